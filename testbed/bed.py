@@ -78,7 +78,7 @@ class Bed:
                 network=group.claim_network(self.name, directory),
                 members={name: index for index, name in enumerate(self._names, start=1)},
                 parts=made,
-                names=Names(aliases={ENDPOINT: self._names[0]}),
+                names=Names(aliases={ENDPOINT: self._names[:1]}),
                 shared=self._shared,
             )
             self._group.up()

@@ -55,6 +55,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/controlplane/test_agent_run.py::test_a_paused_agent_is_unreachable_and_ready_again_when_it_continues": REST,
     "tests/controlplane/test_agent_run.py::test_one_request_is_pending_until_approval_however_often_the_agent_restarts": REST,
     "tests/controlplane/test_binaries_build.py": REST,
+    "tests/controlplane/test_ci_templates.py": REST,
     "tests/controlplane/test_controllers_real.py::test_every_request_ends_as_with_kube_controller_manager": REST,
     "tests/controlplane/test_controllers_real.py::test_a_killed_process_is_restarted_continues_and_cleans_up": REST,
     "tests/controlplane/test_controllers_replicas_real.py": REST,
@@ -101,6 +102,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/machines/test_init_machines.py": FIRST,
     "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubeadm-kubewright]": FIRST,
     "tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[0]": FIRST,
+    "tests/machines/test_whole_plugin.py": FIRST,
 }
 """Folders, files, tests and single cases of tests, each with its part. The most specific row applies."""
 SHARE: Final = 5

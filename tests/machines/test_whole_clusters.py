@@ -7,29 +7,19 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
-import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from machine_kit import eventually
+from whole_kit import Cluster, clusters, fetched, web
 
-from kubewright.local.paths import ClusterPaths
-from kubewright.local.whole import members
 from kubewright.local.whole.members import HOST_NAME
 from kubewright.local.whole.services import volumes
-from kubewright.local.whole.services.places import runtime
 from kubewright.machines import firewall
-from kubewright.machines.cgroups import PARENT, hierarchies
 from kubewright.machines.firewall import Command
-from kubewright.machines.group import bridge_of
-from kubewright.machines.images import Image, archive
-from kubewright.machines.network import Network, bridges, namespaces
+from kubewright.machines.network import Network
 from kubewright.machines.parts import Parts
 from kubewright.machines.running import run
 
@@ -93,81 +83,12 @@ spec:
       spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
 """
 
-KUBECTL = ("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf")
-
-
-class Cluster:
-    """The commands of kubewright for one cluster, with a directory of its own for state and disks."""
-
-    def __init__(self, name: str, state: Path) -> None:
-        self.name = name
-        self.environment = {**os.environ, "XDG_STATE_HOME": str(state)}
-        self.paths = ClusterPaths(state / "kubewright" / "clusters" / name)
-        self.group = members.group_name(self.paths)
-        self.disks = state / "kubewright" / "machines" / self.group
-
-    def call(self, *words: str, text: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "kubewright", *words], env=self.environment, input=text, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0 or not check, f"{words} exited with {done.returncode}:\n{done.stderr}"
-        return done
-
-    def up(self, *words: str) -> dict[str, Any]:
-        return dict(json.loads(self.call("up", "--name", self.name, "--wait", "20m", "-o", "json", *words).stdout))
-
-    def status(self) -> dict[str, Any]:
-        return dict(json.loads(self.call("local", "status", self.name, "-o", "json").stdout))
-
-    def inside(self, machine: str, *words: str, text: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
-        return self.call("local", "shell", f"{self.name}-{machine}", "--", *words, text=text, check=check)
-
-    def kubectl(self, *words: str, text: str = "") -> str:
-        return self.inside("control-plane", *KUBECTL, *words, text=text).stdout
-
-    def balancer(self, service: str) -> str:
-        """Return the address of a LoadBalancer Service, '' while it has none."""
-        return self.kubectl("get", "service", service, "-o", "jsonpath={.status.loadBalancer.ingress[0].ip}")
-
-    def in_pod(self, pod: str, *words: str) -> str:
-        """Return the output of a command in a pod; it may fail, or be impossible for a while."""
-        return self.inside("control-plane", *KUBECTL, "exec", pod, "--", *words, check=False).stdout
-
-    def via(self, address: str) -> str:
-        """Return the machine to which the host sends packets for an address, '' for none."""
-        return Network(bridge=bridge_of(self.group), range="").routes().get(address, "")
-
-    def traces(self) -> list[str]:
-        """Name all that the cluster has on the host. Other clusters and beds may be there at the same time."""
-        bridge = bridge_of(self.group)
-        found = [str(path) for mount in hierarchies() for path in (mount / PARENT).glob(f"{self.group}_*")]
-        found += [line for line in Path("/proc/mounts").read_text().splitlines() if self.group in line]
-        found += [name for name in namespaces() if name.startswith(bridge)] + [name for name in bridges() if name == bridge]
-        found += [str(path) for path in Path("/run/systemd/nspawn").glob(f"*/{self.group}-*")]
-        found += [str(path) for path in Path("/run/systemd/machines").glob(f"*{self.group}*")]
-        found += [str(path) for path in Path("/proc").glob("[0-9]*") if self.group in _text(path / "cmdline")]
-        places = (self.disks, self.paths.root, runtime(self.paths).root)
-        return found + [str(path) for place in places for path in place.glob("*")]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""
-
 
 @pytest.fixture
 def cluster(parts: Parts) -> Iterator[Cluster]:
-    """A cluster that does not exist yet; on the file system of the cache, because disks share the store by hard links."""
-    place = Path.home() / ".local" / "state"
-    place.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="kubewright-whole-", dir=place) as state:
-        found = Cluster(f"t{os.getpid()}", Path(state))
-        try:
-            yield found
-        finally:
-            found.call("down", "--name", found.name)
+    """A cluster that does not exist yet."""
+    with clusters("t") as (found,):
+        yield found
 
 
 def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, parts: Parts) -> None:
@@ -180,10 +101,12 @@ def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, p
     assert {"create"} == {change["action"] for change in made["changes"] if change["target"].startswith("machine ")}
     assert len(cluster.traces()) > 10
 
-    loaded = json.loads(cluster.call("local", "load", "--name", cluster.name, str(web(parts, cluster)), "-o", "json").stdout)
+    loaded = json.loads(
+        cluster.call("local", "load", "--name", cluster.name, str(web(parts, cluster.state / "web.tar")), "-o", "json").stdout
+    )
     assert loaded == {"images": ["docker.io/library/web:dev"], "machines": [control_plane, worker]}
-    cut = cluster.paths.root.parent / "cut.tar"
-    cut.write_bytes((cluster.paths.root.parent / "web.tar").read_bytes()[:3000])
+    cut = cluster.state / "cut.tar"
+    cut.write_bytes((cluster.state / "web.tar").read_bytes()[:3000])
     refused = cluster.call("local", "load", "--name", cluster.name, str(cut), check=False)
     assert (refused.returncode, "cannot be loaded into" in refused.stderr) == (1, True)
 
@@ -289,15 +212,6 @@ def test_firewalls_let_packets_of_the_bridge_pass_and_are_restored(parts: Parts)
         run("ip", "netns", "delete", name)
 
 
-def web(parts: Parts, cluster: Cluster) -> Path:
-    """Write an archive of an image that no registry has."""
-    busybox = (parts.base / "bin" / "busybox").resolve()
-    links = {f"bin/{name}": "/bin/busybox" for name in ("sh", "mkdir", "cat", "httpd")}
-    target = cluster.paths.root.parent / "web.tar"
-    archive(Image("docker.io/library/web:dev", {"bin/busybox": busybox}, links=links), target)
-    return target
-
-
 def free_port() -> int:
     """Return a port of 127.0.0.1 on which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as found:
@@ -319,12 +233,3 @@ def looked_up(port: int, name: str) -> bytes:
 
 def states(status: Mapping[str, Any]) -> dict[str, str]:
     return {machine["name"]: machine["state"] for machine in status["machines"]}
-
-
-def fetched(url: str) -> str:
-    """Return what is served at an address of a machine, '' if nothing is. No proxy of the environment is used."""
-    try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=5) as answer:
-            return str(answer.read().decode())
-    except (urllib.error.URLError, OSError):
-        return ""

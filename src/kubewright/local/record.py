@@ -69,13 +69,15 @@ class LocalMachineRecord:
 class ClusterRecord:
     """A local cluster. `nodes` is the number of workers; `config` the text of the user's document, '' without one.
 
-    `id` is random and never changes: all processes of the cluster carry it.
+    `id` is random and never changes: all processes of the cluster carry it. `gaps` are the numbers of workers that were
+    removed while workers with higher numbers stayed, in ascending order.
     """
 
     name: str
     id: str
     machines: tuple[LocalMachineRecord, ...]
     nodes: int = 3
+    gaps: tuple[int, ...] = ()
     kubernetes_version: str = KUBERNETES
     config: str = ""
     controllers: str = STOCK_CONTROLLERS
@@ -90,6 +92,8 @@ class ClusterRecord:
     """The directories of the host that machines see, as `local.mounts` writes them."""
     client_certificates: str = STOCK
     """Who approves client certificates of nodes: `stock`, or with `strict` the policy too."""
+    registry_config: str = ""
+    """The directory of containerd's hosts files that machines see, '' if there is none."""
     made: bool = False
     """Whether it has ever come up: from then on its configuration is fixed."""
     format: int = FORMAT
@@ -161,7 +165,12 @@ class ClusterRecord:
     @property
     def workers(self) -> tuple[str, ...]:
         """The names of the worker nodes."""
-        return tuple(f"{self.name}-worker-{number}" for number in range(1, self.nodes + 1))
+        return tuple(f"{self.name}-worker-{number}" for number in self.numbers)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the workers: the lowest ones that are no gaps."""
+        return tuple(number for number in range(1, self.nodes + len(self.gaps) + 1) if number not in self.gaps)[: self.nodes]
 
     def is_worker(self, node: str) -> bool:
         """Return whether a name is that of a worker of this cluster, regardless of their current number."""
@@ -169,8 +178,16 @@ class ClusterRecord:
         return prefix == f"{self.name}-worker" and number.isascii() and number.isdigit()
 
     def scaled(self, nodes: int) -> ClusterRecord:
-        """Return the record with another number of workers."""
-        return replace(self, nodes=nodes)
+        """Return the record with another number of workers: gaps are filled first, and the workers with the highest numbers go first."""
+        scaled = replace(self, nodes=nodes, gaps=tuple(sorted(set(self.gaps)))[max(0, nodes - self.nodes) :])
+        highest = max(scaled.numbers, default=0)
+        return replace(scaled, gaps=tuple(number for number in scaled.gaps if 0 < number < highest))
+
+    def without(self, worker: str) -> ClusterRecord:
+        """Return the record without one of its workers; the others keep their names."""
+        number = self.numbers[self.workers.index(worker)]
+        less = replace(self, nodes=self.nodes - 1, gaps=(*self.gaps, number))
+        return less.scaled(less.nodes)
 
     def shrunk(self, control_planes: int) -> ClusterRecord:
         """Return the record with the control planes beyond a number marked as leaving. The first one stays."""
@@ -225,7 +242,7 @@ def load(path: Path) -> ClusterRecord | None:
         ) from error
 
 
-_LISTS: Final = ("publish", "mounts")
+_LISTS: Final = ("gaps", "publish", "mounts")
 _KINDS: Final = {
     "str": str,
     "int": int,
@@ -233,6 +250,7 @@ _KINDS: Final = {
     "Mapping[str, int]": dict,
     "tuple[LocalMachineRecord, ...]": tuple,
     "tuple[str, ...]": tuple,
+    "tuple[int, ...]": tuple,
 }
 T = TypeVar("T", LocalMachineRecord, ClusterRecord)
 
@@ -250,6 +268,8 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
     """Require a consistent record. Raises ValueError."""
     if record.format != FORMAT or record.nodes < 0:
         raise ValueError(f"format {record.format}, {record.nodes} nodes")
+    if record.gaps and (any(type(number) is not int for number in record.gaps) or record.scaled(record.nodes) != record):
+        raise ValueError(f"gaps {record.gaps}")
     if not _ID.fullmatch(record.id):
         raise ValueError(f"id {quoted(record.id)}")
     for machine in record.machines:
@@ -285,6 +305,7 @@ def require_same(
     controllers: str | None = None,
     serving_certificates: str | None = None,
     client_certificates: str | None = None,
+    registry_config: str | None = None,
 ) -> None:
     """Refuse another configuration for an existing cluster; None means that the caller did not specify one.
 
@@ -308,6 +329,11 @@ def require_same(
         found = record.client_certificates
         raise ConfigurationChanged(
             f"cluster {quoted(record.name)} has {found} client certificates, not {client_certificates}", remedy=remedy
+        )
+    if registry_config not in {None, record.registry_config}:
+        raise ConfigurationChanged(
+            f"the machines of cluster {quoted(record.name)} see the registry configuration {quoted(record.registry_config or 'none')}",
+            remedy=f"change the files there, which takes effect at once, or remove the cluster first with `kubewright down --name {record.name}`",
         )
     if config is not None and not _same_documents(record.config, config):
         diff = mask(unified_diff(record.config, config, name="--config"))

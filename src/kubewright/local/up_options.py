@@ -30,6 +30,8 @@ class UpOptions:
     """Who signs the certificates of kubelets: `self-signed` or `strict`."""
     client_certificates: str | None = None
     """Who approves client certificates of nodes: `stock` or `strict`."""
+    registry_config: str | None = None
+    """The directory of containerd's hosts files for a cluster of machines."""
     within: float = WITHIN
     """Seconds for the cluster to be ready, from the start of its first process."""
     owner: str = ""
@@ -58,7 +60,7 @@ class UpResult:
 def machines_are_wanted(paths: ClusterPaths, options: UpOptions) -> bool:
     """Return whether a cluster consists of whole machines, or is to be made of them.
 
-    Raises UsageError if it consists of processes, and the options are not for these.
+    Raises UsageError if it consists of processes, or is to, and the options are for machines.
     """
     try:
         found = record.load(paths.record)
@@ -69,6 +71,8 @@ def machines_are_wanted(paths: ClusterPaths, options: UpOptions) -> bool:
             f"cluster {quoted(paths.name)} consists of processes, not of machines", remedy="leave --machines out, or choose another --name"
         )
     wanted = options.machines or (found is not None and found.is_whole)
-    if not wanted and (options.publish or options.mounts):
-        raise UsageError("only clusters of machines have --publish and --mount", remedy="add --machines, or leave them out")
+    if not wanted and (options.publish or options.mounts or options.registry_config is not None):
+        raise UsageError(
+            "only clusters of machines have --publish, --mount and --registry-config", remedy="add --machines, or leave them out"
+        )
     return wanted

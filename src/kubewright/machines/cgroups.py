@@ -11,12 +11,30 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from kubewright.base.clock import SystemClock
+from kubewright.base.errors import HostError
 from kubewright.base.events import SilentReporter
+from kubewright.base.records import dataclass, replace
 from kubewright.base.wait import PollingWaiter
 
 PARENT = "kubewright-machines"
+
+
+@dataclass(frozen=True)
+class _Freezer:
+    """The file that freezes a cgroup, and what is written to it. With version 1, `freezing` is shown until all processes are frozen."""
+
+    path: Path
+    frozen: str
+    thawed: str
+    freezing: str
+
+
+_FREEZERS: Final = (_Freezer(Path("freezer.state"), "FROZEN", "THAWED", "FREEZING"), _Freezer(Path("cgroup.freeze"), "1", "0", ""))
+"""Version 1 and 2 (the kernel's admin-guide/cgroup-v1/freezer-subsystem.rst and admin-guide/cgroup-v2.rst). Version 2 may be mounted without
+controllers next to version 1."""
 _JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs"; shift; done; shift; exec "$@"'
 
 
@@ -58,8 +76,31 @@ class Cgroups:
         """Return the processes in the cgroups and below."""
         return {pid for directory in self.directories for pid in _processes(directory)}
 
+    @property
+    def frozen(self) -> bool:
+        """Whether the processes are frozen, or about to be."""
+        found = self._freezer()
+        return found is not None and found.path.read_text(encoding="ascii").strip() in {found.frozen, found.freezing}
+
+    def freeze(self) -> None:
+        """Freeze all processes. Raises HostError if the host has no freezer."""
+        found = self._freezer()
+        if found is None:
+            raise HostError("this host cannot freeze processes", remedy="mount the cgroup controller `freezer`, or use cgroup version 2")
+        found.path.write_text(found.frozen, encoding="ascii")
+
+    def thaw(self) -> None:
+        """Let frozen processes continue."""
+        if (found := self._freezer()) is not None:
+            found.path.write_text(found.thawed, encoding="ascii")
+
+    def _freezer(self) -> _Freezer | None:
+        places = (replace(row, path=directory / row.path) for row in _FREEZERS for directory in self.directories)
+        return next((row for row in places if row.path.exists()), None)
+
     def kill(self, *, within: float = 120) -> None:
         """Kill everything in them at once, and wait until the last process has ended. Raises WaitTimeout if one does not."""
+        self.thaw()  # with version 1, frozen processes do not die
         waiter = PollingWaiter(clock=SystemClock(), reporter=SilentReporter())
         waiter.until(self._kill, within=within, saying=f"the processes of {self.name} to end", every=0.01, at_most=0.02)
 
@@ -70,12 +111,23 @@ class Cgroups:
                 os.kill(pid, signal.SIGKILL)
         return f"pid {min(left)} has not ended" if left else None
 
-    def remove(self) -> None:
-        """Remove the directories, innermost first. They must contain no processes."""
+    def clear(self) -> None:
+        """Remove what the machine has made in them, as its restart would; they must contain no processes.
+
+        cAdvisor, a part of the kubelet, waits 6 seconds for the container of each directory that it finds when it starts
+        (cadvisor: container/containerd/handler.go).
+        """
         for directory in self.directories:
-            for path in [*(Path(found) for found, _, _ in os.walk(directory, topdown=False)), directory.parent]:
-                with suppress(OSError):
-                    path.rmdir()
+            for path in (Path(found) for found, _, _ in os.walk(directory, topdown=False)):
+                if path != directory:
+                    _remove(path)
+
+    def remove(self) -> None:
+        """Remove the directories. They must contain no processes."""
+        self.clear()
+        for directory in self.directories:
+            _remove(directory)
+            _remove(directory.parent)
 
 
 def named(group: str) -> list[Cgroups]:
@@ -102,6 +154,11 @@ def _make(directory: Path) -> None:
             _inherit(directory.parent)
             directory.mkdir(exist_ok=True)
     _inherit(directory)
+
+
+def _remove(directory: Path) -> None:
+    with suppress(OSError):  # others are in it, or it is gone
+        directory.rmdir()
 
 
 def _delegate(parent: Path) -> None:

@@ -34,9 +34,9 @@ _MADE: Final = "made"
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """What machines resolve besides each other: further names with the member that each denotes, and name servers."""
+    """What machines resolve besides each other: further names with the members that each denotes, and name servers."""
 
-    aliases: Mapping[str, str] = field(default_factory=dict)
+    aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
     gateway: Sequence[str] = ()
     """Names of the host."""
     resolvers: Sequence[str] = ()
@@ -74,13 +74,17 @@ class Group:
         self.machines: dict[str, Machine] = {}
 
     def up(self, only: Collection[str] | None = None) -> list[str]:
-        """Start all machines that do not run, or only these, and wait for them; returns their names.
+        """Start or resume all machines that do not run, or only these, and wait for them; returns their names.
 
-        Those without a disk get one. What already exists stays as it is.
+        Those without a disk get one. What already exists stays as it is, except /etc/hosts of machines that run.
         """
         self.machines = {name: self.machines.get(name) or self._handle(name) for name in self._members}
         wanted = self._members if only is None else only
-        stopped = [machine for name, machine in self.machines.items() if name in wanted and not machine.leader]
+        machines = [machine for name, machine in self.machines.items() if name in wanted]
+        paused = [machine for machine in machines if machine.leader and machine.is_paused]
+        stopped = [machine for machine in machines if not machine.leader]
+        for machine in paused:
+            machine.resume()
         for machine in stopped:
             machine.cut_power()  # what is left of it
         host.prepare([machine.cgroups for machine in stopped], forwarding=self._outside)
@@ -92,19 +96,19 @@ class Group:
         if self._outside:
             networks.translate(self.network, [*self._members.values()])
             firewall.ensure(self.network.bridge)
-        made = [self._make_disk(machine) for machine in stopped]
+        for machine in stopped:
+            self._make_disk(machine)
         for machine in stopped:
             machine.boot()
         for machine in stopped:
             machine.ready()
-        if any(made):
-            for machine in (one for one in self.machines.values() if one.leader):
-                machine.run("sh", "-c", "cat > /etc/hosts", data=self._hosts())
-        return [machine.name for machine in stopped]
+        for machine in (one for one in self.machines.values() if one.runs):
+            machine.run("sh", "-c", "cat > /etc/hosts", data=self._hosts())
+        return [machine.name for machine in (*paused, *stopped)]
 
     def is_running(self, name: str) -> bool:
-        """Return whether a machine has a PID 1."""
-        return bool(self._handle(name).leader)
+        """Return whether a machine runs, and is not paused."""
+        return self._handle(name).runs
 
     def remove(self, name: str) -> None:
         """Remove a machine with its disk and everything in its network; `up` makes a new one with the same address."""
@@ -123,11 +127,11 @@ class Group:
             mounts=self._mounts,
         )
 
-    def _make_disk(self, machine: Machine) -> bool:
-        """Write what a machine's disk has at first, unless it has one; returns whether it was written."""
+    def _make_disk(self, machine: Machine) -> None:
+        """Write what a machine's disk has at first, unless it has one."""
         places, marker = machine.places, machine.places.root_directory / _MADE
         if marker.exists():
-            return False
+            return
         run("rm", "-rf", "--one-file-system", str(places.root_directory))
         etc = places.upper / "etc"
         (etc / "cni" / "net.d").mkdir(parents=True)
@@ -140,11 +144,10 @@ class Group:
         (etc / "machine-id").write_text(f"{SystemRandom().token_bytes(16).hex()}\n", encoding="ascii")
         copy_store(self._parts.store, places.containerd)
         marker.touch()
-        return True
 
     def _hosts(self) -> str:
-        names = {**self._members, **{alias: self._members[name] for alias, name in self._names.aliases.items()}}
-        known = [f"{self.network.address(index)} {name}" for name, index in names.items()]
+        aliases = [(alias, self._members[name]) for alias, names in self._names.aliases.items() for name in names]
+        known = [f"{self.network.address(index)} {name}" for name, index in [*self._members.items(), *aliases]]
         own = [f"{self.network.gateway} {name}" for name in self._names.gateway]
         return "\n".join(["127.0.0.1 localhost", "::1 localhost", *known, *own]) + "\n"
 

@@ -38,6 +38,10 @@ version = 3
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = 'registry.k8s.io/pause:{pause}'
 
+[plugins.'io.containerd.cri.v1.images'.registry]
+  # containerd v2.2.1 takes its own default of two directories for one path
+  config_path = '/etc/containerd/certs.d'
+
 [plugins.'io.containerd.cri.v1.runtime']
   # without CAP_SYS_RESOURCE nobody may lower an OOM score
   restrict_oom_score_adj = true

@@ -2,6 +2,7 @@
 
 made ── boot() ──> booting ── ready() ──> ready ── stop() ───────> stopped (the disk stays)
 └───── cut_power() ──> stopped, with whatever was on the disk at that moment
+ready ── pause() ──> paused ── resume() ──> ready
 """
 
 from __future__ import annotations
@@ -110,11 +111,24 @@ class Machine:
         return self._leader
 
     @property
+    def is_paused(self) -> bool:
+        """Whether its processes are frozen. A command in it would be frozen as well."""
+        return self.cgroups.frozen
+
+    @property
     def runs(self) -> bool:
-        """Whether the machine has a PID 1 now; `leader` may denote one that has ended since."""
+        """Whether the machine has a PID 1 now, and is not paused; `leader` may denote one that has ended since."""
         if not _is_leader(self._leader):
             self._leader = 0
-        return bool(self.leader)
+        return bool(self.leader) and not self.is_paused
+
+    def pause(self) -> None:
+        """Freeze all its processes, as if the machine hung: connections to it stay open, and nothing answers."""
+        self.cgroups.freeze()
+
+    def resume(self) -> None:
+        """Let the processes of a paused machine continue."""
+        self.cgroups.thaw()
 
     @property
     def root(self) -> Path:
@@ -184,6 +198,7 @@ class Machine:
         if self._container is not None:
             self._container.wait(600)
         self._container, self._leader = None, 0
+        self.cgroups.clear()
         clear_host(self._group, self.places)
 
     def shut_down(self, *, within: float = 90) -> None:

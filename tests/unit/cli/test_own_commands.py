@@ -18,13 +18,14 @@ _RESTORE = "again etcdutl fence from-this-member output peers-are-gone plan unfe
 _BACKUP_RESTORE = "etcdutl key-file output peers-are-gone plan yes"
 _ETCD = "cert-dir endpoints output"
 OWN = {
-    "up": "address binaries-dir client-certificates config control-planes controllers kubernetes-version machines mount name nodes output publish serving-certificates state-dir wait",
+    "up": "address binaries-dir client-certificates config control-planes controllers kubernetes-version machines mount name nodes output publish registry-config serving-certificates state-dir wait",
     "down": "keep-data name output state-dir",
     "local": "",
     "local status": "name output state-dir",
     "local logs": "follow machine name state-dir tail",
     "local list": "output state-dir",
     "local env": "name output state-dir",
+    "local export": "name output state-dir",
     "local use": "kubeconfig name output state-dir",
     "local shell": "name state-dir",
     "local load": "name output state-dir",
@@ -32,6 +33,7 @@ OWN = {
     "local machine": "",
     "local machine add": "name output state-dir",
     "local machine kill": "name output state-dir",
+    "local machine pause": "name output state-dir",
     "local machine remove": "name output state-dir",
     "local machine start": "name output state-dir",
     "local machine stop": "name output state-dir",

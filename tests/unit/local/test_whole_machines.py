@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import tarfile
 import tempfile
@@ -14,14 +15,14 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kubewright.base import yaml
-from kubewright.base.errors import CheckFailed, DocumentError, UsageError, ValidationError
+from kubewright.base.errors import CheckFailed, DocumentError, HostError, UsageError, ValidationError
 from kubewright.base.records import replace
 from kubewright.local import mounts, published, record, up_options
 from kubewright.local.cluster import status as clusters
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
-from kubewright.local.whole import documents, images, machines, members, operations, owner, preflight, status
+from kubewright.local.whole import documents, endpoints, images, members, operations, owner, preflight, removal, status
 from other_user import readable
 
 __all__ = ["readable"]
@@ -29,6 +30,10 @@ TOKEN = "abcdef.0123456789abcdef"
 FIRST = LocalMachineRecord(name="dev-control-plane", address="172.30.4.11")
 CLUSTER = ClusterRecord(name="dev", id="0" * 32, machines=(FIRST,), nodes=2, kind=record.MACHINES)
 ALONE = replace(CLUSTER, nodes=0)
+SECOND = LocalMachineRecord(name="dev-control-plane-2", address="172.30.4.12")
+THIRD = LocalMachineRecord(name="dev-control-plane-3", address="172.30.4.13")
+SEVERAL = replace(CLUSTER, machines=(FIRST, SECOND, THIRD))
+CREDENTIALS = documents.Credentials(token=TOKEN, certificate_key="0" * 64)
 
 
 def of_kind(text: str, kind: str) -> dict[str, Any]:
@@ -37,7 +42,7 @@ def of_kind(text: str, kind: str) -> dict[str, Any]:
 
 
 def init(cluster: ClusterRecord = CLUSTER, *, cgroup_v1: bool = False) -> str:
-    return documents.of_init(cluster, FIRST, cgroup_v1=cgroup_v1)
+    return documents.of_init(cluster, FIRST, within=300, cgroup_v1=cgroup_v1)
 
 
 def test_documents_have_what_machines_need_without_a_file_of_the_user() -> None:
@@ -46,9 +51,10 @@ def test_documents_have_what_machines_need_without_a_file_of_the_user() -> None:
         "kind": "InitConfiguration",
         "localAPIEndpoint": {"advertiseAddress": "172.30.4.11", "bindPort": 6443},
         "nodeRegistration": {"name": "dev-control-plane"},
+        "timeouts": {"controlPlaneComponentHealthCheck": "300s"},
     }
     cluster = of_kind(init(), "ClusterConfiguration")
-    assert (cluster["controlPlaneEndpoint"], cluster["networking"]) == ("dev-control-plane:6443", {"podSubnet": "10.244.0.0/16"})
+    assert (cluster["controlPlaneEndpoint"], cluster["networking"]) == ("api.kubewright.internal:6443", {"podSubnet": "10.244.0.0/16"})
     assert of_kind(init(), "KubeletConfiguration")["failCgroupV1"] is False
     assert of_kind(init(), "KubeProxyConfiguration")["conntrack"] == {"maxPerCore": 0}
 
@@ -96,33 +102,49 @@ networking: {podSubnet: 10.1.0.0/16}
 
 
 def test_a_run_has_a_token_of_its_own_and_the_time_that_the_command_waits() -> None:
-    run = of_kind(documents.for_run(init(), token=TOKEN, within=600), "InitConfiguration")
-    assert run["bootstrapTokens"] == [{"token": TOKEN, "ttl": "15m0s"}]
-    assert (len(run["timeouts"]), set(run["timeouts"].values())) == (6, {"600s"})
-    assert "bootstrapTokens" not in of_kind(init(), "InitConfiguration")
+    run = of_kind(documents.for_run(init(), credentials=CREDENTIALS, within=600), "InitConfiguration")
+    assert (run["bootstrapTokens"], run["certificateKey"]) == ([{"token": TOKEN, "ttl": "15m0s"}], "0" * 64)
+    # it is part of the static pods, which another --wait does not change
+    assert run["timeouts"].pop("controlPlaneComponentHealthCheck") == "300s"
+    assert (len(run["timeouts"]), set(run["timeouts"].values())) == (5, {"600s"})
+    assert {"bootstrapTokens", "certificateKey"}.isdisjoint(of_kind(init(), "InitConfiguration"))
 
 
 def test_time_outs_of_the_user_win_and_older_documents_have_none() -> None:
     newer = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\ntimeouts: {discovery: 7s}\n"
     older = "apiVersion: kubeadm.k8s.io/v1beta3\nkind: InitConfiguration\n"
-    runs = [documents.for_run(init(replace(CLUSTER, config=config)), token=TOKEN, within=600) for config in (newer, older)]
+    runs = [documents.for_run(init(replace(CLUSTER, config=config)), credentials=CREDENTIALS, within=600) for config in (newer, older)]
     first, second = (of_kind(run, "InitConfiguration") for run in runs)
     assert (first["timeouts"]["discovery"], first["timeouts"]["tlsBootstrap"]) == ("7s", "600s")
     assert "timeouts" not in second
 
 
 def test_a_worker_joins_with_the_token_and_the_pins() -> None:
-    found = of_kind(
-        documents.of_join(CLUSTER, "dev-worker-1", token=TOKEN, pins=["sha256:00"], within=90, cgroup_v1=False), "JoinConfiguration"
-    )
-    bootstrap = {"token": TOKEN, "apiServerEndpoint": "dev-control-plane:6443", "caCertHashes": ["sha256:00"]}
+    found = join("dev-worker-1")
+    bootstrap = {"token": TOKEN, "apiServerEndpoint": "api.kubewright.internal:6443", "caCertHashes": ["sha256:00"]}
     assert found["timeouts"]["tlsBootstrap"] == "90s"
     assert (found["discovery"], found["nodeRegistration"]) == ({"bootstrapToken": bootstrap}, {"name": "dev-worker-1"})
+    assert "controlPlane" not in found
+
+
+def test_a_further_control_plane_joins_with_its_address_and_the_key_of_the_certificates() -> None:
+    assert join("dev-control-plane-2", control_plane="172.30.4.12")["controlPlane"] == {
+        "localAPIEndpoint": {"advertiseAddress": "172.30.4.12", "bindPort": 6443},
+        "certificateKey": "0" * 64,
+    }
+
+
+def join(name: str, *, control_plane: str = "") -> dict[str, Any]:
+    credentials = replace(CREDENTIALS, pins=["sha256:00"])
+    text = documents.of_join(name, control_plane=control_plane, credentials=credentials, within=90, cgroup_v1=False)
+    return of_kind(text, "JoinConfiguration")
 
 
 def test_machines_keep_their_addresses_when_the_cluster_is_scaled() -> None:
     assert members.members(CLUSTER) == {"dev-control-plane": 1, "dev-worker-1": 51, "dev-worker-2": 52}
     assert members.address(CLUSTER.scaled(9), "dev-worker-2") == members.address(CLUSTER, "dev-worker-2") == "172.30.4.62"
+    fewer = replace(SEVERAL, machines=(SEVERAL.machines[0], SEVERAL.machines[2]))
+    assert members.members(SEVERAL) == members.members(fewer) | {"dev-control-plane-2": 2}
 
 
 def test_an_unknown_machine_is_refused_with_the_known_ones(tmp_path: Path) -> None:
@@ -171,6 +193,8 @@ def test_a_cluster_of_processes_is_not_made_of_machines(tmp_path: Path) -> None:
     paths.root.mkdir()
     assert up_options.machines_are_wanted(paths, UpOptions(machines=True))
     assert not up_options.machines_are_wanted(paths, UpOptions())
+    with pytest.raises(UsageError, match="only clusters of machines have --publish, --mount and --registry-config"):
+        up_options.machines_are_wanted(paths, UpOptions(registry_config="/etc/certs.d"))
     record.save(CLUSTER, paths.record)
     assert up_options.machines_are_wanted(paths, UpOptions())
     record.save(replace(CLUSTER, kind=record.PROCESSES), paths.record)
@@ -178,7 +202,7 @@ def test_a_cluster_of_processes_is_not_made_of_machines(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="consists of processes, not of machines"):
         up_options.machines_are_wanted(paths, UpOptions(machines=True))
     for options in (UpOptions(publish=(published.parse("80:30080"),)), UpOptions(mounts=mounts.parse_all(["/data:/mnt/data"]))):
-        with pytest.raises(UsageError, match="only clusters of machines have --publish and --mount"):
+        with pytest.raises(UsageError, match="only clusters of machines have --publish, --mount and --registry-config"):
             up_options.machines_are_wanted(paths, options)
 
 
@@ -245,6 +269,11 @@ def test_states_of_nodes() -> None:
 
     nodes = [node("one", {"type": "Ready", "status": "True"}), node("two", {"type": "Ready", "status": "Unknown"}), node("three")]
     assert status.node_states(nodes) == {"one": "Ready", "two": "NotReady", "three": "NotReady"}
+    # the Node of a machine that was stopped stays Ready for a while
+    lease = {"metadata": {"name": "one"}, "spec": {"renewTime": "2026-01-01T00:00:10.000000Z"}}
+    for since, state in {"2026-01-01T00:00:09.999999Z": "Ready", "2026-01-01T00:00:10.000001Z": "NotReady"}.items():
+        assert status.node_states(nodes, leases=[lease], since={"one": since})["one"] == state
+    assert status.node_states(nodes, since={"one": "2026-01-01T00:00:09.999999Z"})["one"] == "NotReady"
 
 
 def test_an_operations_error_is_reported_with_its_hint() -> None:
@@ -301,12 +330,49 @@ def test_logs_are_in_the_machines(tmp_path: Path) -> None:
     assert "local shell dev-worker-2 -- journalctl" in caught.value.remedy
 
 
-def test_only_the_last_worker_can_be_removed() -> None:
-    machines.require_last_worker(CLUSTER, "dev-worker-2")
-    for name, remedy in {"dev-worker-1": "remove dev-worker-2 first", "dev-control-plane": "remove dev-worker-2 first"}.items():
-        with pytest.raises(UsageError, match="only the worker with the highest number") as caught:
-            machines.require_last_worker(CLUSTER, name)
-        assert caught.value.remedy == remedy
-    with pytest.raises(UsageError) as caught:
-        machines.require_last_worker(ALONE, "dev-control-plane")
+def test_any_machine_but_the_first_can_be_removed() -> None:
+    fewer = removal.without(CLUSTER, "dev-worker-1")
+    assert (fewer.workers, fewer.nodes, fewer.gaps) == (("dev-worker-2",), 1, (1,))
+    shrunk = removal.without(SEVERAL, "dev-control-plane-2")
+    assert ([machine.name for machine in shrunk.leaving], shrunk.settled().machines) == (["dev-control-plane-2"], (FIRST, THIRD))
+    with pytest.raises(UsageError, match="is the first control plane") as caught:
+        removal.without(ALONE, "dev-control-plane")
     assert caught.value.remedy == "`kubewright down --name dev` removes the cluster"
+    with pytest.raises(UsageError, match='has no machine "dev-worker-9"'):
+        removal.without(CLUSTER, "dev-worker-9")
+
+
+def test_the_kubeconfig_of_the_host_names_an_address() -> None:
+    text = "clusters:\n- cluster:\n    certificate-authority-data: AAAA\n    server: https://api.kubewright.internal:6443\n  name: dev\n"
+    for address in ("172.30.4.11", "172.30.4.12"):
+        text = endpoints.pointed(text, address)
+        assert yaml.load_all(text)[0].value["clusters"][0]["cluster"] == {
+            "certificate-authority-data": "AAAA",
+            "server": f"https://{address}:6443",
+        }
+
+
+@given(steps=st.lists(st.integers(0, 6) | st.integers(1, 6).map(lambda number: f"dev-worker-{number}"), max_size=8))
+def test_workers_keep_their_names_while_others_come_and_go(tmp_path_factory: pytest.TempPathFactory, steps: list[int | str]) -> None:
+    cluster = CLUSTER
+    for step in steps:
+        before = cluster.workers
+        if isinstance(step, int):
+            cluster = cluster.scaled(step)
+            assert len(cluster.workers) == step
+            assert set(before) <= set(cluster.workers) or set(cluster.workers) == set(before[:step])
+        elif step in before:
+            cluster = cluster.without(step)
+            assert set(cluster.workers) == set(before) - {step}
+    path = tmp_path_factory.mktemp("record") / "cluster.json"
+    record.save(cluster, path)
+    assert record.load(path) == cluster
+
+
+@pytest.mark.parametrize("gaps", [[0], [2, 1], [9], ["1"], [True], 1])
+def test_gaps_that_no_removal_has_left_are_refused(tmp_path: Path, gaps: object) -> None:
+    path = tmp_path / "cluster.json"
+    record.save(CLUSTER, path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "gaps": gaps}))
+    with pytest.raises(HostError, match="does not describe a cluster"):
+        record.load(path)

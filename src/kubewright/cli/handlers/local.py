@@ -49,6 +49,7 @@ def up(parsed: Parsed) -> int:
         controllers=_controllers(parsed),
         serving_certificates=parsed.text("serving-certificates") or None,
         client_certificates=parsed.text("client-certificates") or None,
+        registry_config=_directory(parsed, "registry-config"),
         within=Duration.parse(parsed.text("wait")).seconds,
         machines=parsed.flag("machines"),
         publish=tuple(published.parse(text, address=parsed.text("address")) for text in parsed.strings("publish")),
@@ -113,6 +114,16 @@ def _within(parsed: Parsed, name: str, least: int, most: int) -> int | None:
     if number is not None and not least <= number <= most:
         raise UsageError(f"--{name} {number} is not possible", remedy=f"choose {least} to {most}")
     return number
+
+
+def _directory(parsed: Parsed, name: str) -> str | None:
+    """Return the absolute path of a directory that was given, None if none was. Raises UsageError if it is not one."""
+    if not parsed.text(name):
+        return None
+    path = Path(parsed.text(name)).expanduser().absolute()
+    if not path.is_dir():
+        raise UsageError(f"--{name}: {quoted(str(path))} is not a directory", remedy="name one that exists")
+    return str(path)
 
 
 def _version(parsed: Parsed) -> str | None:
@@ -219,6 +230,22 @@ def logs(parsed: Parsed) -> int:
         follow=parsed.flag("follow"),
     )
     streams.copy_log(lines)
+    return 0
+
+
+def export(parsed: Parsed) -> int:
+    """Write the state of a cluster to a directory."""
+    from kubewright.local.export.export import export as write
+
+    where = _where(parsed)
+    with progress(f"cluster {where.name}", form=parsed.text("output")) as reporter:
+        done = write(where, Path(parsed.text("directory")).expanduser(), reporter=reporter)
+    if parsed.text("output") != "text":
+        found = {"directory": str(done.directory), "files": list(done.files), "problems": list(done.problems)}
+        write_result(found, form=parsed.text("output"))
+        return 0
+    inputs.warn(done.problems)
+    sys.stdout.write(f"wrote {len(done.files)} files to {done.directory}; check them for secrets of your own before you publish them\n")
     return 0
 
 

@@ -22,6 +22,7 @@ from kubewright.local.record import ClusterRecord
 from kubewright.local.up_options import UpOptions
 from kubewright.local.whole import machines, members, owner, ports
 from kubewright.local.whole.services import client
+from kubewright.local.whole.status import state_of
 from kubewright.machines.machine import Machine
 
 
@@ -52,21 +53,30 @@ def start(parsed: Parsed) -> int:
     return _changed(parsed, "start", begin, done="runs", not_done="ran already")
 
 
+def pause(parsed: Parsed) -> int:
+    """Freeze a machine."""
+    return _changed(parsed, "pause", lambda paths, name, _: machines.pause(paths, name), done="is paused", not_done="was paused already")
+
+
 def add(parsed: Parsed) -> int:
-    """Add a worker with the next number."""
+    """Add a worker with the lowest free number."""
     machines.require_root("local machine add")
     paths = owner.paths_of(parsed.text("name"), state_dir=parsed.text("state-dir"))
-    name = clusters.require(paths).scaled(clusters.require(paths).nodes + 1).workers[-1]
-    return _scaled(parsed, paths, name, nodes=clusters.require(paths).nodes + 1, done="has joined")
+    cluster = clusters.require(paths)
+    (name,) = set(cluster.scaled(cluster.nodes + 1).workers) - set(cluster.workers)
+    with progress(f"cluster {paths.name}", form=parsed.text("output")) as reporter:
+        bring_up(paths, UpOptions(nodes=cluster.nodes + 1), sources=binaries.sources_from(os.environ), reporter=reporter)
+    return _tell(parsed, name, changed=True, said="has joined")
 
 
 def remove(parsed: Parsed) -> int:
-    """Remove the last worker."""
-    name = parsed.text("machine")
-    machines.require_root(f"local machine remove {name}")
-    paths, cluster = _cluster_of(parsed, name)
-    machines.require_last_worker(cluster, name)
-    return _scaled(parsed, paths, name, nodes=cluster.nodes - 1, done="was removed")
+    """Remove a worker or a further control plane."""
+
+    def take_out(paths: ClusterPaths, name: str, reporter: Reporter) -> bool:
+        machines.remove(paths, name, reporter=reporter)
+        return True
+
+    return _changed(parsed, "remove", take_out, done="was removed", not_done="")
 
 
 def load(parsed: Parsed) -> int:
@@ -104,12 +114,6 @@ def publish(parsed: Parsed) -> int:
     return 0
 
 
-def _scaled(parsed: Parsed, paths: ClusterPaths, name: str, *, nodes: int, done: str) -> int:
-    with progress(f"cluster {paths.name}", form=parsed.text("output")) as reporter:
-        bring_up(paths, UpOptions(nodes=nodes), sources=binaries.sources_from(os.environ), reporter=reporter)
-    return _tell(parsed, name, changed=True, said=done)
-
-
 def _changed(parsed: Parsed, verb: str, change: Callable[[ClusterPaths, str, Reporter], bool], *, done: str, not_done: str) -> int:
     name = parsed.text("machine")
     machines.require_root(f"local machine {verb} {name}")
@@ -132,8 +136,9 @@ def _running(parsed: Parsed, name: str) -> Machine:
     paths, cluster = _cluster_of(parsed, name)
     machine = members.machine_of(paths, cluster, name)
     machines.require_root(f"local shell {name}")
-    if not machine.leader:
-        raise HostError(f"machine {name} is stopped", remedy=f"`sudo kubewright up --name {cluster.name}` starts it")
+    if not machine.runs:
+        state = state_of(machine).lower()
+        raise HostError(f"machine {name} is {state}", remedy=f"`sudo kubewright local machine start {name}` starts it")
     return machine
 
 

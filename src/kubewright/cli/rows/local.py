@@ -12,6 +12,7 @@ from kubewright.cli.rows.model import (
     DURATION,
     INT,
     LIST,
+    PATH,
     SERVING_CERTIFICATES,
     Argument,
     Command,
@@ -55,6 +56,12 @@ UP_FLAGS = (
     ),
     ADDRESS,
     Flag("mount", "with --machines: directories of the host that all machines see: dir:dir[:ro]", kind=LIST, metavar="dirs"),
+    Flag(
+        "registry-config",
+        "with --machines: directory of hosts.toml files, as containerd has in /etc/containerd/certs.d: mirrors, CAs",
+        metavar="dir",
+        form=PATH,
+    ),
     SERVING_CERTIFICATES,
     CLIENT_CERTIFICATES,
     BINARIES_DIR,
@@ -185,6 +192,16 @@ ROWS = (
             "local publish --name dev --remove 8080",
         ),
     ),
+    Command(
+        "local export",
+        "Write status, objects and logs of a cluster to a directory, for a bug report",
+        handler="kubewright.cli.handlers.local:export",
+        argument=Argument("directory", "directory that does not exist yet, or is empty", shown="DIRECTORY", least=1),
+        flags=(*ON_CLUSTER, ALL_FORMATS),
+        description="Secrets are written without their data. Parts that cannot be read, for example of stopped machines, are listed in problems.txt."
+        " A cluster of machines needs root; the files belong to the user who called sudo.",
+        examples=("local export --name dev report",),
+    ),
     Command("local machine", "Change single machines of a cluster of machines; needs root"),
     *(
         Command(
@@ -197,8 +214,9 @@ ROWS = (
         for verb, text in (
             ("kill", "Stop a machine like a power failure; its disk stays"),
             ("stop", "Shut a machine down"),
-            ("start", "Start a machine that was killed or stopped"),
-            ("remove", "Remove the worker with the highest number, with its Node and its disk"),
+            ("pause", "Freeze all processes of a machine, as if it hung"),
+            ("start", "Start a machine that was killed or stopped, or let a paused one continue"),
+            ("remove", "Remove a worker, or a control plane other than the first, with its Node and its disk"),
         )
     ),
     Command("local machine add", "Add a worker", handler="kubewright.cli.handlers.machines:add", flags=(*ON_CLUSTER, ALL_FORMATS)),

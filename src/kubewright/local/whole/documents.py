@@ -11,10 +11,12 @@ from typing import Any, Final
 from kubewright.base import yaml
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.records import dataclass
 from kubewright.base.yaml import Document
 from kubewright.kube.patches import apply_merge
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.user_documents import SOURCE, documents_of, field
+from kubewright.local.whole.members import ENDPOINT
 from kubewright.machines.network import POD_SUBNET
 
 PORT: Final = 6443
@@ -27,8 +29,9 @@ _VERSIONS: Final[Mapping[str, str]] = {
     _KUBELET: "kubelet.config.k8s.io/v1beta1",
     _PROXY: "kubeproxy.config.k8s.io/v1alpha1",
 }
+_PERMANENT: Final = "controlPlaneComponentHealthCheck"
 _TIMEOUTS: Final = (
-    "controlPlaneComponentHealthCheck",
+    _PERMANENT,
     "discovery",
     "etcdAPICall",
     "kubeletHealthCheck",
@@ -60,6 +63,15 @@ _DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
 """What the documents contain unless the user's say otherwise."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """What machines join with: a bootstrap token, pins of the CA, and the key of the uploaded certificates."""
+
+    token: str
+    certificate_key: str
+    pins: Sequence[str] = ()
+
+
 def require_valid(config: str) -> None:
     """Refuse documents that set what the cluster chooses itself. Raises DocumentError and ValidationError, naming every such field."""
     documents = documents_of(config)
@@ -79,8 +91,11 @@ def require_valid(config: str) -> None:
         raise ValidationError(f"{SOURCE} sets fields that a cluster of machines chooses itself", errors, remedy="leave these fields out")
 
 
-def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, cgroup_v1: bool) -> str:
-    """Return the documents for `init` on the first machine, without a token. Pods run on it if it is the only machine."""
+def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: float, cgroup_v1: bool) -> str:
+    """Return the documents for `init` on the first machine, without credentials. Pods run on it if it is the only machine.
+
+    They contain the time-out that becomes part of the static pods, so that a later run with another one changes nothing.
+    """
     registration: dict[str, Any] = {"name": machine.name}
     if cgroup_v1:
         registration["ignorePreflightErrors"] = ["SystemVerification"]
@@ -93,7 +108,7 @@ def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, cgroup_v1: b
         },
         _CLUSTER: {
             "kubernetesVersion": cluster.kubernetes_version,
-            "controlPlaneEndpoint": f"{cluster.control_plane.name}:{PORT}",
+            "controlPlaneEndpoint": f"{ENDPOINT}:{PORT}",
             "networking": {"podSubnet": POD_SUBNET},
         },
     }
@@ -104,41 +119,49 @@ def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, cgroup_v1: b
         apply_merge(apply_merge({"apiVersion": version, "kind": kind, **_DEFAULTS.get(kind, {})}, users.get(kind, {})), ours.get(kind, {}))
         for kind, version in _VERSIONS.items()
     ]
+    if made[0]["apiVersion"] == _KUBEADM:  # v1beta3 has no time-outs
+        made[0]["timeouts"] = {_PERMANENT: _seconds(within), **made[0].get("timeouts", {})}
     return yaml.dump_all([*made, *others])
 
 
-def for_run(text: str, *, token: str, within: float) -> str:
-    """Return documents of `of_init` with the bootstrap token and the time-outs of one run, which waits so many seconds."""
+def for_run(text: str, *, credentials: Credentials, within: float) -> str:
+    """Return documents of `of_init` with the credentials and the time-outs of one run, which waits so many seconds."""
     documents = [document.value for document in yaml.load_all(text)]
     for document in documents:
         if isinstance(document, dict) and document.get("kind") == _INIT:
-            document["bootstrapTokens"] = [{"token": token, "ttl": TOKEN_TTL}]
-            if document.get("apiVersion") == _KUBEADM:  # v1beta3 has no time-outs
+            document["bootstrapTokens"] = [{"token": credentials.token, "ttl": TOKEN_TTL}]
+            document["certificateKey"] = credentials.certificate_key
+            if document.get("apiVersion") == _KUBEADM:
                 document["timeouts"] = {**_timeouts(within), **document.get("timeouts", {})}
     return yaml.dump_all(documents)
 
 
 def _timeouts(within: float) -> dict[str, str]:
     """Return the time-outs of kubeadm for a run that waits so many seconds: the command ends then."""
-    return dict.fromkeys(_TIMEOUTS, f"{within:.0f}s")
+    return dict.fromkeys(_TIMEOUTS, _seconds(within))
 
 
-def of_join(cluster: ClusterRecord, name: str, *, token: str, pins: Sequence[str], within: float, cgroup_v1: bool) -> str:
-    """Return the document for the `join` of a worker."""
+def _seconds(within: float) -> str:
+    return f"{within:.0f}s"
+
+
+def of_join(name: str, *, control_plane: str, credentials: Credentials, within: float, cgroup_v1: bool) -> str:
+    """Return the document for the `join` of a machine. `control_plane` is the address of a further control plane, '' for a worker."""
     registration: dict[str, Any] = {"name": name}
     if cgroup_v1:
         registration["ignorePreflightErrors"] = ["SystemVerification"]
-    endpoint = f"{cluster.control_plane.name}:{PORT}"
-    discovery = {"bootstrapToken": {"token": token, "apiServerEndpoint": endpoint, "caCertHashes": list(pins)}}
-    return yaml.dump(
-        {
-            "apiVersion": _KUBEADM,
-            "kind": "JoinConfiguration",
-            "discovery": discovery,
-            "nodeRegistration": registration,
-            "timeouts": _timeouts(within),
-        }
-    )
+    bootstrap = {"token": credentials.token, "apiServerEndpoint": f"{ENDPOINT}:{PORT}", "caCertHashes": list(credentials.pins)}
+    document: dict[str, Any] = {
+        "apiVersion": _KUBEADM,
+        "kind": "JoinConfiguration",
+        "discovery": {"bootstrapToken": bootstrap},
+        "nodeRegistration": registration,
+        "timeouts": _timeouts(within),
+    }
+    if control_plane:
+        endpoint = {"advertiseAddress": control_plane, "bindPort": PORT}
+        document["controlPlane"] = {"localAPIEndpoint": endpoint, "certificateKey": credentials.certificate_key}
+    return yaml.dump(document)
 
 
 def _kind(document: Document) -> str:

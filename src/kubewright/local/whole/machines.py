@@ -1,4 +1,4 @@
-"""Stopping and starting single machines of a cluster; `up` adds and removes them."""
+"""Stopping, starting, pausing and removing single machines of a cluster; `up` adds them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from kubewright.base.clock import SystemClock
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.events import Reporter
 from kubewright.base.messages import quoted
+from kubewright.base.wait import PollingWaiter
 from kubewright.local import mounts, record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
-from kubewright.local.whole import members, owner
+from kubewright.local.whole import access, endpoints, members, owner, registries, removal
+from kubewright.local.whole.services import client
 from kubewright.machines.group import claim_network
 from kubewright.machines.machine import Machine
 from kubewright.machines.parts import ensure_parts
@@ -20,7 +23,7 @@ from kubewright.machines.parts import ensure_parts
 
 def kill(paths: ClusterPaths, name: str) -> bool:
     """Stop a machine like a power failure; returns whether it ran. Its disk stays as it was at that moment."""
-    with changed(paths, f"kill of machine {name}") as cluster:
+    with _machines_changed(paths, f"kill of machine {name}") as cluster:
         machine = members.machine_of(paths, cluster, name)
         ran = bool(machine.leader)
         machine.cut_power()
@@ -30,7 +33,7 @@ def kill(paths: ClusterPaths, name: str) -> bool:
 
 def stop(paths: ClusterPaths, name: str) -> bool:
     """Shut a machine down, as its power button does; returns whether it ran."""
-    with changed(paths, f"stop of machine {name}") as cluster:
+    with _machines_changed(paths, f"stop of machine {name}") as cluster:
         machine = members.machine_of(paths, cluster, name)
         ran = bool(machine.leader)
         machine.shut_down()
@@ -43,32 +46,54 @@ def _disconnect(paths: ClusterPaths, cluster: ClusterRecord, name: str) -> None:
     members.network_of(paths).detach(members.members(cluster)[name])
 
 
+def pause(paths: ClusterPaths, name: str) -> bool:
+    """Freeze all processes of a machine, as if it hung; returns whether it ran. `start` lets them continue."""
+    with _machines_changed(paths, f"pause of machine {name}") as cluster:
+        machine = members.machine_of(paths, cluster, name)
+        ran = machine.runs
+        if not machine.leader:
+            raise HostError(f"machine {name} is stopped", remedy=f"`sudo kubewright local machine start {name}` starts it")
+        machine.pause()
+        return ran
+
+
+def remove(paths: ClusterPaths, name: str, *, reporter: Reporter) -> None:
+    """Remove a worker, or a control plane other than the first one, with its Node and its disk.
+
+    Raises APIError if the API server does not answer; the next `up` then removes the machine.
+    """
+    with _machines_changed(paths, f"removal of machine {name}") as cluster:
+        wanted = removal.without(cluster, name)
+        with owner.acting_as(owner.of_cluster(paths)):
+            record.save(wanted, paths.record)
+        clock = SystemClock()
+        with access.client(paths, cluster, clock=clock) as api:
+            removal.remove(paths, wanted, name, api, waiter=PollingWaiter(clock=clock, reporter=reporter))
+        if client.status(paths):
+            client.expect(paths, members.addresses(wanted.settled()))
+        with owner.acting_as(owner.of_cluster(paths)):
+            record.save(wanted.settled(), paths.record)
+
+
 def start(paths: ClusterPaths, name: str, *, reporter: Reporter) -> bool:
-    """Start a machine with its disk, and wait for its container runtime; returns whether it was stopped."""
-    with changed(paths, f"start of machine {name}") as cluster:
+    """Start a machine with its disk and wait for its container runtime, or let a paused one continue; returns whether it did not run."""
+    with _machines_changed(paths, f"start of machine {name}") as cluster:
         members.machine_of(paths, cluster, name)
         mounts.require_sources(cluster.mounted)
         parts = ensure_parts(version=cluster.kubernetes_version, reporter=reporter)
         network = claim_network(members.group_name(paths), members.directory(paths))
-        return bool(members.group_of(paths, cluster, network=network, parts=parts).up([name]))
+        shared = registries.shared(paths, cluster)
+        return bool(members.group_of(paths, cluster, network=network, parts=parts, shared=shared).up([name]))
 
 
 def running(paths: ClusterPaths, cluster: ClusterRecord) -> list[Machine]:
     """Return the machines of a cluster that run. Raises UsageError if it has no machines, HostError if none runs."""
     _require_whole(paths, cluster)
     found = [members.machine_of(paths, cluster, name) for name in members.members(cluster)]
-    alive = [machine for machine in found if machine.leader]
+    alive = [machine for machine in found if machine.runs]
     if not alive:
         raise HostError(f"no machine of cluster {quoted(paths.name)} runs", remedy=f"`sudo kubewright up --name {paths.name}` starts them")
     return alive
-
-
-def require_last_worker(cluster: ClusterRecord, name: str) -> None:
-    """Require that a machine may be removed: the worker with the highest number, so that the names stay without gaps. Raises UsageError."""
-    members.require_known(cluster, name)
-    if not cluster.workers or name != cluster.workers[-1]:
-        last = f"remove {cluster.workers[-1]} first" if cluster.workers else f"`kubewright down --name {cluster.name}` removes the cluster"
-        raise UsageError(f"machine {name} cannot be removed: only the worker with the highest number can", remedy=last)
 
 
 def require_root(what: str) -> None:
@@ -85,6 +110,14 @@ def changed(paths: ClusterPaths, doing: str) -> Iterator[ClusterRecord]:
         _require_whole(paths, found)
         assert found is not None
         yield found
+
+
+@contextmanager
+def _machines_changed(paths: ClusterPaths, doing: str) -> Iterator[ClusterRecord]:
+    """Hold the lock of a cluster, and let its kubeconfig name a control plane that runs afterwards."""
+    with changed(paths, doing) as found:
+        yield found
+        endpoints.follow(paths, found)
 
 
 def _require_whole(paths: ClusterPaths, cluster: ClusterRecord | None) -> None:

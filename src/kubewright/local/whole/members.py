@@ -9,6 +9,7 @@ import hashlib
 import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from kubewright.apis import formats
@@ -25,6 +26,9 @@ from kubewright.machines.places import MachinePlaces, disks
 
 HOST_NAME: Final = "host.kubewright.internal"
 """The host, in machines and pods."""
+ENDPOINT: Final = "api.kubewright.internal"
+"""The API server, in machines: all control planes. Clients try one address after the other, so that the loss of one is survived."""
+MOST_WORKERS: Final = 150
 _SERVERS: Final = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
 _FIRST_WORKER: Final = 50
 """Workers have the indices after this one, control planes those before."""
@@ -41,9 +45,9 @@ def directory(paths: ClusterPaths) -> Path:
 
 
 def members(cluster: ClusterRecord) -> dict[str, int]:
-    """Return the machines of a cluster with their indices, which never change."""
-    planes = {machine.name: index for index, machine in enumerate(cluster.machines, start=1)}
-    return planes | {name: _FIRST_WORKER + int(name.rpartition("-")[2]) for name in cluster.workers}
+    """Return the machines of a cluster with their indices, which never change. Control planes that leave are among them."""
+    planes = {machine.name: index_of(cluster.name, machine.name) for machine in cluster.machines}
+    return planes | {name: index_of(cluster.name, name) for name in cluster.workers}
 
 
 def network_of(paths: ClusterPaths) -> Network:
@@ -51,16 +55,30 @@ def network_of(paths: ClusterPaths) -> Network:
     return group.network_of(group_name(paths), directory(paths))
 
 
-def group_of(paths: ClusterPaths, cluster: ClusterRecord, *, network: Network, parts: Parts) -> Group:
-    """Return the group of a cluster's machines."""
+def index_of(cluster: str, machine: str) -> int:
+    """Return the index of a machine of a cluster, also of one that the record no longer has."""
+    number = machine.rpartition("-")[2]
+    if machine.startswith(f"{cluster}-worker-"):
+        return _FIRST_WORKER + int(number)
+    return int(number) if number.isdigit() else 1
+
+
+def group_of(
+    paths: ClusterPaths, cluster: ClusterRecord, *, network: Network, parts: Parts, shared: Mapping[str, Path] = MappingProxyType({})
+) -> Group:
+    """Return the group of a cluster's machines, which see the program and, with `shared`, further files of the host."""
     return Group(
         group_name(paths),
         directory=directory(paths),
         network=network,
         members=members(cluster),
         parts=parts,
-        names=Names(gateway=(HOST_NAME,), resolvers=resolvers(_read(_SERVERS))),
-        shared=program.own().shared,
+        names=Names(
+            aliases={ENDPOINT: [machine.name for machine in cluster.settled().machines]},
+            gateway=(HOST_NAME,),
+            resolvers=resolvers(_read(_SERVERS)),
+        ),
+        shared={**program.own().shared, **shared},
         mounts=binds(cluster),
         outside=True,
     )
@@ -100,6 +118,11 @@ def address(cluster: ClusterRecord, name: str) -> str:
     """Return the address of a machine: all are in the /24 of the first one."""
     subnet = ipaddress.IPv4Network(f"{cluster.control_plane.address}/24", strict=False)
     return Network(bridge="", range=str(subnet)).address(members(cluster)[name])
+
+
+def addresses(cluster: ClusterRecord) -> dict[str, str]:
+    """Return the addresses of all machines."""
+    return {name: address(cluster, name) for name in members(cluster)}
 
 
 def _read(paths: Sequence[str]) -> dict[str, str]:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from kubewright.base.change import Action, Change, Lifetime
@@ -20,14 +24,16 @@ _HINT: Final = "hint: "
 _ERROR: Final = "error: "
 
 
-def operate(machine: Machine, operation: str, document: str, *, reporter: Reporter) -> list[Change]:
-    """Run `init` or `join` in a machine with a configuration; returns what it changed.
+def operate(machine: Machine, words: Sequence[str], document: str, *, reporter: Reporter) -> list[Change]:
+    """Run `init` or `join`, with further flags, in a machine with a configuration; returns what it changed.
 
-    Raises ComponentFailed with the error that the operation reported.
+    Ends what a killed `up` has left running, which would hold the machine's lock. Raises ComponentFailed with the error
+    that the operation reported.
     """
+    _end_leftovers(machine)
     machine.run("sh", "-c", f"umask 077; cat > {_DOCUMENT}", data=document)
     own = program.own()
-    argv = (*own.argv, operation, "--config", _DOCUMENT, "-o", "json")
+    argv = (*own.argv, *words, "--config", _DOCUMENT, "-o", "json")
     try:
         with tempfile.TemporaryFile() as result:
             process = machine.start(*argv, env=own.environment, stdin=subprocess.DEVNULL, stdout=result.fileno(), stderr=subprocess.PIPE)
@@ -35,11 +41,18 @@ def operate(machine: Machine, operation: str, document: str, *, reporter: Report
             with process.stderr as lines:
                 said = [text for line in lines if (text := _passed_on(line.decode(errors="replace"), machine, reporter))]
             if process.wait():
-                raise _failure(operation, machine, said)
+                raise _failure(words[0], machine, said)
             result.seek(0)
             return _changes(result.read(), machine)
     finally:
         machine.run("rm", "-f", _DOCUMENT, check=False)
+
+
+def _end_leftovers(machine: Machine) -> None:
+    for pid in machine.cgroups.processes():
+        with suppress(OSError):
+            if _DOCUMENT.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _passed_on(line: str, machine: Machine, reporter: Reporter) -> str:

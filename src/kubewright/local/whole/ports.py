@@ -44,7 +44,7 @@ def ensure(
     Raises PortInUse with the owner of a port.
     """
     client.ready(paths, daemon, waiter=waiter)
-    client.expect(paths, {name: members.address(cluster, name) for name in members.members(cluster)})
+    client.expect(paths, members.addresses(cluster))
     present = set(client.status(paths).get("ports", ()))
     desired = wanted(cluster, options)
     client.publish(paths, desired)

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Any, Final
 
 from kubewright.base.errors import KubewrightError
-from kubewright.host.filesystem.files import Files
 from kubewright.kube.client import KubeClient
-from kubewright.kube.credentials import Access
-from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import named
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import CONTROL_PLANE, ClusterRecord
-from kubewright.local.whole import members, ports
-from kubewright.local.whole.services import client
+from kubewright.local.whole import access, members, ports
+from kubewright.local.whole.services import client as daemon_client
+from kubewright.machines.machine import Machine
 
 READY: Final = "Ready"
+RUNNING: Final = "Running"
+PAUSED: Final = "Paused"
+STOPPED: Final = "Stopped"
 _UNKNOWN: Final = "Unknown"
 _WITHIN: Final = 3.0
 """Seconds for an answer of the API server: one whose machine was killed does not refuse connections."""
@@ -25,28 +26,29 @@ _WITHIN: Final = 3.0
 
 def status(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Any]:
     """Return all data of `local status`, with the fields of a cluster of processes."""
-    running = {name: bool(members.machine_of(paths, cluster, name).leader) for name in members.members(cluster)}
-    nodes, problem = _nodes(paths, cluster) if running[cluster.control_plane.name] else ({}, "")
-    daemon = client.status(paths)
-    stopped = [name for name, runs in running.items() if not runs]
-    if stopped and any(running.values()):
-        problem = f"stopped: {', '.join(stopped)}; `sudo kubewright up --name {cluster.name}` starts them"
-    if not daemon and any(running.values()):
+    machines = {name: state_of(members.machine_of(paths, cluster, name)) for name in members.members(cluster)}
+    running = [name for name, state in machines.items() if state == RUNNING]
+    nodes, problem = _nodes(paths, cluster) if any(one.name in running for one in cluster.machines) else ({}, "")
+    others = [f"{name} is {state.lower()}" for name, state in machines.items() if state != RUNNING]
+    if others and running:
+        problem = f"{', '.join(others)}; `sudo kubewright up --name {cluster.name}` starts them"
+    states = {name: nodes.get(name, _UNKNOWN) if name in running else _UNKNOWN for name in machines}  # its Node is Ready for a while
+    daemon = daemon_client.status(paths)
+    if not daemon and running:
         problem = f"its daemon does not run, which forwards ports; `sudo kubewright up --name {cluster.name}` starts one"
-    states = {name: nodes.get(name, _UNKNOWN) if runs else _UNKNOWN for name, runs in running.items()}  # its Node is Ready for a while
     listed = [{"name": name, "phase": state, "ready": state == READY} for name, state in states.items()]
     ready = sum(bool(node["ready"]) for node in listed)
     return {
         "name": cluster.name,
         "kind": cluster.kind,
-        "state": "Stopped" if not any(running.values()) else READY if ready == len(listed) else "NotReady",
+        "state": STOPPED if set(machines.values()) == {STOPPED} else READY if ready == len(listed) else "NotReady",
         "problem": problem,
         "kubernetesVersion": cluster.kubernetes_version,
         "kubeconfig": str(paths.admin_kubeconfig(cluster.control_plane.name)),
         "stateDirectory": str(paths.root),
         "machines": [
-            {"name": name, "address": address, "role": role, "state": "Running" if running[name] else "Stopped", "components": []}
-            for name, address, role in _machines(cluster)
+            {"name": name, "address": members.address(cluster, name), "role": role, "state": machines[name], "components": []}
+            for name, role in _roles(cluster).items()
         ],
         "daemon": {"pid": daemon.get("pid")},
         "ports": ports.rows(cluster.published, daemon),
@@ -58,14 +60,21 @@ def status(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Any]:
     }
 
 
-def access(paths: ClusterPaths, cluster: ClusterRecord) -> Access:
-    """Return the cluster's location and the administrator's identity."""
-    return load_access(PurePosixPath(paths.admin_kubeconfig(cluster.control_plane.name)), read=Files().read)
+def state_of(machine: Machine) -> str:
+    """Return whether a machine runs."""
+    return RUNNING if machine.runs else PAUSED if machine.leader else STOPPED
 
 
-def node_states(nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return whether Nodes are ready, by name."""
-    return {str(node["metadata"]["name"]): READY if _is_ready(node) else "NotReady" for node in nodes}
+def node_states(
+    nodes: Iterable[Mapping[str, Any]], *, leases: Iterable[Mapping[str, Any]] = (), since: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """Return whether Nodes are ready, by name.
+
+    `since` are times before which what a Node reports does not count: its kubelet must have renewed its Lease later.
+    """
+    renewed = {str(lease["metadata"]["name"]): str(lease.get("spec", {}).get("renewTime", "")) for lease in leases}
+    found = {str(node["metadata"]["name"]): _is_ready(node) for node in nodes}
+    return {name: READY if ready and renewed.get(name, "") >= since.get(name, "") else "NotReady" for name, ready in found.items()}
 
 
 def _is_ready(node: Mapping[str, Any]) -> bool:
@@ -76,7 +85,7 @@ def _is_ready(node: Mapping[str, Any]) -> bool:
 def _nodes(paths: ClusterPaths, cluster: ClusterRecord) -> tuple[dict[str, str], str]:
     """Return the states of the Nodes, and why they are unknown."""
     try:
-        client = KubeClient(access(paths, cluster), timeout=_WITHIN)
+        client = KubeClient(access.access(paths, cluster), timeout=_WITHIN)
         try:
             return node_states(client.list(named("Node"))), ""
         finally:
@@ -85,8 +94,5 @@ def _nodes(paths: ClusterPaths, cluster: ClusterRecord) -> tuple[dict[str, str],
         return {}, f"the API server does not answer: {error}"
 
 
-def _machines(cluster: ClusterRecord) -> Iterable[tuple[str, str, str]]:
-    first = cluster.control_plane
-    yield first.name, first.address, CONTROL_PLANE
-    for name in cluster.workers:
-        yield name, members.address(cluster, name), "worker"
+def _roles(cluster: ClusterRecord) -> dict[str, str]:
+    return {machine.name: CONTROL_PLANE for machine in cluster.machines} | dict.fromkeys(cluster.workers, "worker")

@@ -6,24 +6,24 @@ that have not joined.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from kubewright.agent.leases import NAMESPACE as NODE_LEASES
 from kubewright.base.change import Action, Change
-from kubewright.base.clock import Clock
+from kubewright.base.clock import Clock, rfc3339_micro
 from kubewright.base.deadlines import Deadline, holding
 from kubewright.base.errors import APIError, NotFound, UsageError
-from kubewright.base.events import Reporter, State
+from kubewright.base.events import Reporter
 from kubewright.base.randomness import Random
-from kubewright.base.records import dataclass, replace
-from kubewright.base.wait import PollingWaiter, Waiter
+from kubewright.base.records import replace
 from kubewright.binaries import BinarySources
 from kubewright.host.desired import File
 from kubewright.host.filesystem.files import Files
-from kubewright.kube.client import KubeClient
+from kubewright.kube.api import KubeAPI
 from kubewright.kube.objects import remove_object
 from kubewright.kube.resources import named
 from kubewright.local import mounts, record
@@ -31,47 +31,35 @@ from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions, UpResult
 from kubewright.local.user_documents import version_of
-from kubewright.local.whole import addons, documents, members, mounting, operations, owner, ports, preflight, status
+from kubewright.local.whole import (
+    access,
+    addons,
+    documents,
+    endpoints,
+    joining,
+    members,
+    mounting,
+    operations,
+    owner,
+    ports,
+    preflight,
+    registries,
+    removal,
+    status,
+)
 from kubewright.local.whole.down import sweep
+from kubewright.local.whole.run import UpRun
 from kubewright.local.whole.services import client
-from kubewright.machines.group import Group, claim_network
+from kubewright.machines.group import claim_network
+from kubewright.machines.network import Network
 from kubewright.machines.parts import ensure_parts
-from kubewright.pki import pins
+from kubewright.manifests import configmaps
+from kubewright.pki.encryption import sealing
 from kubewright.tokens import secrets, strings
 
 _ADMIN: Final = "/etc/kubernetes/admin.conf"
-_JOINED: Final = "/etc/kubernetes/kubelet.conf"
 _DOCUMENT: Final = "kubeadm.yaml"
 """The documents with which the first machine was made; they do not change when the cluster is scaled."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Run:
-    """One `up`: the desired cluster, its machines, and what it depends on."""
-
-    paths: ClusterPaths
-    cluster: ClusterRecord
-    former: ClusterRecord
-    group: Group
-    token: str
-    options: UpOptions
-    reporter: Reporter
-    clock: Clock
-    start: float
-
-    @property
-    def first(self) -> LocalMachineRecord:
-        """The first control plane."""
-        return self.cluster.control_plane
-
-    @property
-    def waiter(self) -> Waiter:
-        """Waits, and shows for what."""
-        return PollingWaiter(clock=self.clock, reporter=self.reporter)
-
-    def mark(self, subject: str, state: str) -> None:
-        """Report a new state of a machine, or a milestone."""
-        self.reporter.emit(State(subject=subject, state=state, elapsed=self.clock.monotonic() - self.start))
 
 
 def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, reporter: Reporter, clock: Clock, random: Random) -> UpResult:
@@ -94,18 +82,19 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
         if found is not None and not found.made:
             sweep(paths)  # of a start that did not succeed
         network = claim_network(members.group_name(paths), members.directory(paths))
-        cluster = replace(cluster, machines=(replace(cluster.control_plane, address=network.address(1)),))
+        cluster = _addressed(cluster, network)
         former = found if found is not None and found.made else cluster
         with owner.acting_as(user):
             record.save(replace(cluster, mounts=former.mounts), paths.record)
-        group = members.group_of(paths, cluster, network=network, parts=parts)
-        token = strings.generate(random).text
-        run = _Run(
+        registries.write_proxies(paths, network, os.environ, reporter=reporter)
+        group = members.group_of(paths, cluster, network=network, parts=parts, shared=registries.shared(paths, cluster))
+        run = UpRun(
             paths=paths,
             cluster=cluster,
             former=former,
             group=group,
-            token=token,
+            token=strings.generate(random).text,
+            certificate_key=sealing.new_key(random),
             options=options,
             reporter=reporter,
             clock=clock,
@@ -115,93 +104,74 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
             changes, api_ready = _bring_up(run)
         with owner.acting_as(user):
             publish = tuple(map(str, ports.wanted(cluster, options)))
-            record.save(replace(cluster, publish=publish, made=True), paths.record)
+            record.save(replace(cluster.settled(), publish=publish, made=True), paths.record)
         total = clock.monotonic() - start
         run.mark("cluster", "Ready")
-        return UpResult(changes=tuple(changes), created=found is None, api_ready=api_ready, total=total)
+        return UpResult(changes=tuple(change for change in changes if change), created=found is None, api_ready=api_ready, total=total)
 
 
-def _bring_up(run: _Run) -> tuple[list[Change], float]:
+def _bring_up(run: UpRun) -> tuple[list[Change], float]:
     """Start machines, make the first one a control plane, let the others join, and wait for all nodes."""
     daemon = client.start(run.paths, owner=owner.uid_of(run.paths))  # it loads while machines start
-    changes = [
-        *_start(run),
-        *mounting.ensure(run.paths, run.cluster, former=run.former),
-        *ports.ensure(run.paths, run.cluster, run.options, daemon=daemon, waiter=run.waiter),
-        *_init(run),
-    ]
+    began = rfc3339_micro(run.clock.now())
+    started = _start(run)
+    changes = [Change(target=f"machine {name}", action=Action.CREATE, reason="started") for name in started]
+    changes += mounting.ensure(run.paths, run.cluster, former=run.former)
+    changes += ports.ensure(run.paths, run.cluster, run.options, daemon=daemon, waiter=run.waiter)
+    newcomers = joining.newcomers(run)
+    changes += _init(run, newcomers)
     api_ready = run.clock.monotonic() - run.start
     run.mark("apiReady", "reached")
-    with _client(run) as api:
-        changes += _remove_surplus(run, api)
+    with access.client(run.paths, run.cluster, clock=run.clock) as api:
+        for name in removal.surplus(run.paths, run.cluster):
+            changes += removal.remove(run.paths, run.cluster, name, api, waiter=run.waiter)
         changes += addons.ensure(api, gateway=run.group.network.gateway)  # before CoreDNS starts, which rereads its file only after 30 s
-        changes += _join(run)
-        _wait_for_nodes(run, api)
-        remove_object(api, named("Secret"), secrets.name_of(run.token.partition(".")[0]), secrets.NAMESPACE)
+        changes += joining.join(run, newcomers)
+        _wait_for_nodes(run, api, since=dict.fromkeys(started, began))
+        for secret in (secrets.name_of(run.token.partition(".")[0]), configmaps.KUBEADM_CERTS):
+            remove_object(api, named("Secret"), secret, secrets.NAMESPACE)
     run.mark("nodesReady", "reached")
     return changes, api_ready
 
 
-def _start(run: _Run) -> list[Change]:
+def _start(run: UpRun) -> list[str]:
     for name in members.members(run.cluster):
         if not run.group.is_running(name):
             run.mark(name, "Starting")
     started = run.group.up()
     for name in started:
         run.mark(name, "Running")
-    return [Change(target=f"machine {name}", action=Action.CREATE, reason="started") for name in started]
+    return started
 
 
-def _init(run: _Run) -> list[Change]:
-    """Run `init` on the first machine, and keep a copy of the administrator's kubeconfig that works on the host."""
+def _init(run: UpRun, newcomers: Sequence[str]) -> list[Change]:
+    """Run `init` on the first machine, and keep a copy of the administrator's kubeconfig, which is made to work on the host.
+
+    Further control planes that are to join need its certificates, which are sealed.
+    """
     machine = run.group.machines[run.first.name]
     kept = run.paths.machine(run.first.name) / _DOCUMENT
     if run.cluster.made and kept.exists():  # a start that failed may have had another address
         made = kept.read_text(encoding="utf-8")
     else:
-        made = documents.of_init(run.cluster, run.first, cgroup_v1=has_cgroup_v1())
+        made = documents.of_init(run.cluster, run.first, within=run.options.within, cgroup_v1=run.cgroup_v1)
         _write(run, kept, made)
-    document = documents.for_run(made, token=run.token, within=run.options.within)
-    changes = operations.operate(machine, "init", document, reporter=run.reporter)
+    credentials = documents.Credentials(token=run.token, certificate_key=run.certificate_key)
+    document = documents.for_run(made, credentials=credentials, within=run.options.within)
+    upload = ("--upload-certs", "--skip-certificate-key-print") if any(run.cluster.machine(name) for name in newcomers) else ()
+    changes = operations.operate(machine, ("init", *upload), document, reporter=run.reporter)
     admin = machine.run("cat", _ADMIN).out
-    inside, outside = f"https://{run.first.name}:{documents.PORT}", f"https://{run.first.address}:{documents.PORT}"
-    _write(run, run.paths.admin_kubeconfig(run.first.name), admin.replace(inside, outside))
+    endpoints.write(run.paths, run.cluster, admin)
     return changes
 
 
-def _join(run: _Run) -> list[Change]:
-    """Let the machines join that have not joined, all at the same time."""
-    fresh = [name for name in run.cluster.workers if run.group.machines[name].run("test", "-e", _JOINED, check=False).code]
-    if not fresh:
-        return []
-    pinned = [str(pin) for pin in pins.of_bundle(status.access(run.paths, run.cluster).ca_pem or b"")]
-
-    def join(name: str) -> list[Change]:
-        document = documents.of_join(run.cluster, name, token=run.token, pins=pinned, within=run.options.within, cgroup_v1=has_cgroup_v1())
-        run.mark(name, "Joining")
-        return operations.operate(run.group.machines[name], "join", document, reporter=run.reporter)
-
-    with ThreadPoolExecutor(len(fresh)) as pool:
-        return [change for changes in pool.map(join, fresh) for change in changes]
-
-
-def _remove_surplus(run: _Run, api: KubeClient) -> list[Change]:
-    """Remove the Nodes and machines of workers that are no longer wanted."""
-    surplus = [name for name in members.existing(run.paths) if run.cluster.is_worker(name) and name not in run.cluster.workers]
-    changes = []
-    for name in surplus:
-        changes.append(remove_object(api, named("Node"), name))
-        members.machine_of_group(run.paths, name).remove()
-        changes.append(Change(target=f"machine {name}", action=Action.DELETE))
-    return changes
-
-
-def _wait_for_nodes(run: _Run, api: KubeClient) -> None:
-    wanted, seen = set(members.members(run.cluster)), dict[str, str]()
+def _wait_for_nodes(run: UpRun, api: KubeAPI, *, since: Mapping[str, str]) -> None:
+    """Wait until all nodes are ready. The Node of a machine that was started must have been renewed since then: it stays Ready for a while."""
+    wanted, seen = set(members.members(run.cluster.settled())), dict[str, str]()
 
     def ready() -> str | None:
         try:
-            states = status.node_states(api.list(named("Node")))
+            states = status.node_states(api.list(named("Node")), leases=api.list(named("Lease"), NODE_LEASES), since=since)
             api.get(named("ServiceAccount"), "default", "default")
         except NotFound:
             return "kube-controller-manager has not created the default service account yet"
@@ -222,8 +192,12 @@ def _wait_for_nodes(run: _Run, api: KubeClient) -> None:
 def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None, random: Random) -> ClusterRecord:
     """Return the requested cluster; a new one has no addresses yet. Raises ConfigurationChanged as `record.require_same` does."""
     if found is not None and found.made:
-        record.require_same(found, kubernetes_version=options.kubernetes_version, config=options.config)
-        return replace(found.scaled(found.nodes if options.nodes is None else options.nodes), mounts=mounting.wanted(found, options))
+        record.require_same(
+            found, kubernetes_version=options.kubernetes_version, config=options.config, registry_config=options.registry_config
+        )
+        nodes = found.nodes if options.nodes is None else options.nodes
+        base = replace(found.scaled(nodes), mounts=mounting.wanted(found, options))
+        return base if options.control_planes is None else _resized(base, options.control_planes)
     base = found or ClusterRecord(
         name=paths.name,
         id=record.new_id(random),
@@ -233,14 +207,36 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
     )
     config = base.config if options.config is None else options.config
     nodes = base.nodes if options.nodes is None else options.nodes
-    version = version_of(config, options.kubernetes_version)
-    return replace(base, nodes=nodes, config=config, kubernetes_version=version, mounts=mounting.wanted(base, options))
+    base = replace(
+        base.settled(),
+        nodes=nodes,
+        config=config,
+        kubernetes_version=version_of(config, options.kubernetes_version),
+        registry_config=base.registry_config if options.registry_config is None else options.registry_config,
+        mounts=mounting.wanted(base, options),
+    )
+    planes = options.control_planes or 1 + len(base.further)
+    return _resized(replace(base, machines=base.machines[:planes]), planes)
+
+
+def _resized(cluster: ClusterRecord, control_planes: int) -> ClusterRecord:
+    """Return the record with so many control planes: new ones have no addresses yet, and the last ones leave."""
+    while 1 + len(cluster.further) < control_planes:
+        cluster = replace(cluster, machines=(*cluster.machines, LocalMachineRecord(name=cluster.free_name(), address="")))
+    return cluster.shrunk(control_planes)
+
+
+def _addressed(cluster: ClusterRecord, network: Network) -> ClusterRecord:
+    indices = members.members(cluster)
+    return replace(
+        cluster, machines=tuple(replace(machine, address=network.address(indices[machine.name])) for machine in cluster.machines)
+    )
 
 
 def _require_supported(options: UpOptions) -> None:
     """Refuse options that clusters of machines do not have. Raises UsageError."""
-    if options.control_planes not in {None, 1}:
-        raise UsageError("a cluster of machines has one control plane", remedy="leave --control-planes out")
+    if (options.nodes or 0) > members.MOST_WORKERS:
+        raise UsageError(f"a cluster of machines has at most {members.MOST_WORKERS} workers", remedy="choose a lower --nodes")
     given = {
         "controllers": options.controllers,
         "serving-certificates": options.serving_certificates,
@@ -251,22 +247,8 @@ def _require_supported(options: UpOptions) -> None:
             raise UsageError(f"--{flag} is not for clusters of machines", remedy="leave it out")
 
 
-def has_cgroup_v1() -> bool:
-    """Whether machines of this host have cgroup v1, which the check SystemVerification refuses."""
-    return not Path("/sys/fs/cgroup/cgroup.controllers").exists()
-
-
 @contextmanager
-def _client(run: _Run) -> Iterator[KubeClient]:
-    client = KubeClient(status.access(run.paths, run.cluster))
-    try:
-        yield client
-    finally:
-        client.close()
-
-
-@contextmanager
-def _undone_on_failure(run: _Run) -> Iterator[None]:
+def _undone_on_failure(run: UpRun) -> Iterator[None]:
     """Remove the machines of a cluster that could not be created. An existing one is left as it is, for inspection and repair."""
     try:
         yield
@@ -276,6 +258,6 @@ def _undone_on_failure(run: _Run) -> Iterator[None]:
         raise
 
 
-def _write(run: _Run, path: Path, text: str) -> None:
+def _write(run: UpRun, path: Path, text: str) -> None:
     with owner.acting_as(owner.of_cluster(run.paths)):
         Files().write(File(path=PurePosixPath(path), content=text.encode(), mode=0o600, directory_mode=0o700))

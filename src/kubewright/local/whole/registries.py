@@ -1,0 +1,77 @@
+"""How the container runtimes of machines reach registries: the user's hosts files, and the host's proxies.
+
+Both are files of the host that machines see read-only. The proxies are a drop-in for containerd's unit, because their
+URLs may contain passwords: only root can read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Final
+from urllib.parse import urlsplit
+
+from kubewright.apis import formats
+from kubewright.base.errors import UsageError
+from kubewright.base.events import Reporter, Warned
+from kubewright.base.messages import quoted
+from kubewright.host.desired import File
+from kubewright.host.filesystem.files import Files
+from kubewright.http.proxies import parse_proxy
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord
+from kubewright.local.whole import members
+from kubewright.machines.network import POD_SUBNET, Network
+from kubewright.manifests import units
+
+_HOSTS: Final = "/etc/containerd/certs.d"
+"""Where containerd looks for hosts files (`machines.kit`)."""
+_DROP_IN: Final = "/etc/systemd/system/containerd.service.d/proxies.conf"
+_NAMES: Final = ("HTTP_PROXY", "HTTPS_PROXY")
+_EXCEPT: Final = "NO_PROXY"
+_LOCAL: Final = ("localhost", "127.0.0.0/8", ".svc", ".cluster.local", ".kubewright.internal", POD_SUBNET)
+
+
+def shared(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Path]:
+    """Return what machines see of the host for this. Raises UsageError if the user's directory does not exist any more."""
+    found = {}
+    if cluster.registry_config:
+        directory = Path(cluster.registry_config)
+        if not directory.is_dir():
+            raise UsageError(
+                f"the registry configuration {quoted(str(directory))} is not a directory",
+                remedy="restore it; machines see it while they run",
+            )
+        found[_HOSTS] = directory
+    if _file(paths).exists():
+        found[_DROP_IN] = _file(paths)
+    return found
+
+
+def write_proxies(paths: ClusterPaths, network: Network, environment: Mapping[str, str], *, reporter: Reporter) -> None:
+    """Write the proxies of an environment for machines that start from now on; one without proxies, such as sudo's, changes nothing.
+
+    Raises UsageError for an unsupported kind of proxy.
+    """
+    variables = proxy_variables(environment, network)
+    for name in _NAMES:
+        host = urlsplit(variables.get(name, "")).hostname or ""
+        if host == "localhost" or ((address := formats.address(host)) is not None and address.is_loopback):
+            reporter.emit(Warned(text=f"{name} is an address of this host's loopback, where machines do not reach it"))
+    if variables:
+        lines = "".join(f"Environment={units.variable(name, text)}\n" for name, text in variables.items())
+        Files().write(File(path=PurePosixPath(_file(paths)), content=f"[Service]\n{lines}".encode(), mode=0o600))
+
+
+def proxy_variables(environment: Mapping[str, str], network: Network) -> dict[str, str]:
+    """Return the variables for containerd, empty if there are no proxies: NO_PROXY is completed with what is inside the cluster."""
+    given = {name: text for name in (*_NAMES, _EXCEPT) if (text := environment.get(name) or environment.get(name.lower(), ""))}
+    variables: dict[str, str] = {name: parse_proxy(given[name], name=name).secret_url() for name in _NAMES if name in given}
+    if not variables:
+        return {}
+    user = [entry.strip() for entry in given.get(_EXCEPT, "").split(",")]
+    return {**variables, _EXCEPT: ",".join(dict.fromkeys(filter(None, (*user, *_LOCAL, network.range))))}
+
+
+def _file(paths: ClusterPaths) -> Path:
+    return members.directory(paths) / "proxies.conf"

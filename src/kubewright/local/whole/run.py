@@ -1,0 +1,52 @@
+"""One `up` of a cluster of machines: the desired cluster, its machines, and what the steps depend on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kubewright.base.clock import Clock
+from kubewright.base.events import Reporter, State
+from kubewright.base.records import dataclass
+from kubewright.base.wait import PollingWaiter, Waiter
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
+from kubewright.local.up_options import UpOptions
+from kubewright.machines.group import Group
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpRun:
+    """One `up`. `former` is the cluster before it; that of a new cluster is the cluster itself.
+
+    The token and the key by which certificates are sealed for further control planes are those of this run.
+    """
+
+    paths: ClusterPaths
+    cluster: ClusterRecord
+    former: ClusterRecord
+    group: Group
+    token: str
+    certificate_key: str
+    options: UpOptions
+    reporter: Reporter
+    clock: Clock
+    start: float
+
+    @property
+    def first(self) -> LocalMachineRecord:
+        """The first control plane."""
+        return self.cluster.control_plane
+
+    @property
+    def cgroup_v1(self) -> bool:
+        """Whether machines of this host have cgroup v1, which the check SystemVerification refuses."""
+        return not Path("/sys/fs/cgroup/cgroup.controllers").exists()
+
+    @property
+    def waiter(self) -> Waiter:
+        """Waits, and shows for what."""
+        return PollingWaiter(clock=self.clock, reporter=self.reporter)
+
+    def mark(self, subject: str, state: str) -> None:
+        """Report a new state of a machine, or a milestone."""
+        self.reporter.emit(State(subject=subject, state=state, elapsed=self.clock.monotonic() - self.start))

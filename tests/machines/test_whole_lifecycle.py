@@ -1,0 +1,151 @@
+"""Machines of a cluster come and go: paused, without power, removed, stopped with their disks. Its images come from a registry of the host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from image_registry import Registry
+from machine_kit import eventually
+from whole_kit import Cluster, clusters, fetched, machine_changes, states, web
+
+from kubewright.machines.cgroups import PARENT, hierarchies
+from kubewright.machines.parts import Parts
+
+IMAGE = "registry.example/team/web:dev"
+WORKLOAD = f"""\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: web}}
+spec:
+  selector: {{matchLabels: {{app: web}}}}
+  template:
+    metadata: {{labels: {{app: web}}}}
+    spec:
+      tolerations:
+        - {{key: node-role.kubernetes.io/control-plane, operator: Exists}}
+        - {{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 1}}
+      affinity:
+        nodeAffinity:
+          preferredDuringSchedulingIgnoredDuringExecution:
+            - weight: 1
+              preference: {{matchExpressions: [{{key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}}]}}
+      containers:
+        - name: web
+          image: {IMAGE}
+          command: [sh, -c, "mkdir /www; echo real > /www/index.html; echo said; exec httpd -f -p 8080 -h /www"]
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: web}}
+spec:
+  type: NodePort
+  selector: {{app: web}}
+  ports: [{{port: 80, targetPort: 8080, nodePort: 30080}}]
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: canary}}
+stringData: {{key: canary-of-a-secret}}
+"""
+CONFIG = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+controllerManager:
+  extraArgs: [{name: node-monitor-grace-period, value: 30s}]
+"""
+"""A Node counts as lost earlier than by default, so that its pods move earlier."""
+
+
+@pytest.fixture
+def pair(parts: Parts) -> Iterator[tuple[Cluster, Cluster]]:
+    """A cluster and its neighbour, neither of which exists yet."""
+    with clusters("l", "n") as (cluster, neighbour):
+        yield cluster, neighbour
+
+
+def test_machines_come_and_go(pair: tuple[Cluster, Cluster], parts: Parts, tmp_path: Path) -> None:
+    cluster, neighbour = pair
+    (tmp_path / "kubeadm.yaml").write_text(CONFIG)
+    hosts = tmp_path / "certs.d" / "registry.example" / "hosts.toml"
+    hosts.parent.mkdir(parents=True)
+    cluster.environment["HTTP_PROXY"] = "http://user:canary-of-a-proxy@192.0.2.1:3128"
+    with Registry(web(parts, tmp_path / "web.tar", reference=IMAGE)) as registry:
+        hosts.write_text(f'[host."http://host.kubewright.internal:{registry.port}"]\n  capabilities = ["pull", "resolve"]\n')
+        flags = ("--config", str(tmp_path / "kubeadm.yaml"), "--registry-config", str(tmp_path / "certs.d"))
+        addresses = [machine["address"] for machine in cluster.up("--machines", "--nodes", "1", *flags)["machines"]]
+        cluster.kubectl("apply", "-f", "-", text=WORKLOAD)
+        cluster.kubectl("rollout", "status", "deployment/web", "--timeout", "10m")
+        assert node_of_pod(cluster) == "worker-1"
+
+        # a neighbour of processes, and another time-out, change nothing; both clusters are listed
+        assert neighbour.up("--nodes", "0")["kind"] == "processes"
+        assert cluster.up("--wait", "19m")["changes"] == []
+        listed = json.loads(cluster.call("local", "list", "-o", "json").stdout)["clusters"]
+        assert {row["name"]: row["state"] for row in listed} == {cluster.name: "Ready", neighbour.name: "Ready"}
+        neighbour.down()
+
+        cluster.machine("pause", "worker-1")
+        assert cluster.states() == {"control-plane": "Running", "worker-1": "Paused"}
+        refused = cluster.inside("worker-1", "true", check=False)
+        assert (refused.returncode, "is paused" in refused.stderr) == (1, True)
+        cluster.machine("start", "worker-1")
+        eventually(lambda: served(addresses[1]), "the Service after the machine continues")
+
+        # the pods of a machine that lost power move, and are served by both machines when it is back
+        cluster.machine("kill", "worker-1")
+        assert cluster.states() == {"control-plane": "Running", "worker-1": "Stopped"}
+        assert [path for mount in hierarchies() for path in (mount / PARENT / f"{cluster.group}_{cluster.name}-worker-1").glob("*/")] == []
+        eventually(lambda: node_of_pod(cluster) == "control-plane", "the pod to move")
+    check_report(cluster, tmp_path / "report")
+    assert machine_changes(cluster.up()) == ["worker-1"]
+    for address in addresses:
+        eventually(lambda address=address: served(address), f"the Service at {address} after the machine has come back")
+
+    # any worker can be removed, and the others keep their names
+    cluster.call("local", "machine", "add", "--name", cluster.name)
+    cluster.machine("remove", "worker-1")
+    assert cluster.states() == {"control-plane": "Running", "worker-2": "Running"}
+    assert [name for name in cluster.kubectl("get", "nodes", "-o", "name").split() if name.endswith("worker-1")] == []
+
+    # disks outlive the machines
+    cluster.down("--keep-data")
+    assert set(cluster.states().values()) == {"Stopped"}
+    assert states(cluster.up("--nodes", "0")) == {"control-plane": "Running"}
+    assert cluster.kubectl("get", "deployment", "web", "-o", "name") == "deployment.apps/web\n"
+
+    cluster.down()
+    assert cluster.traces() == neighbour.traces() == []
+
+
+def check_report(cluster: Cluster, directory: Path) -> None:
+    """Export the cluster, one machine of which is stopped, and look for what must be there and what must not."""
+    done = json.loads(cluster.call("local", "export", "--name", cluster.name, str(directory), "-o", "json").stdout)
+    first = f"{cluster.name}-control-plane"
+    assert {"status.json", "objects/pods.json", "objects/deployments.apps.json", f"{first}/journal.txt"} <= set(done["files"])
+    assert done["problems"] == [f"{cluster.name}-worker-1: the machine does not run"]
+    logs = [name for name in done["files"] if name.startswith(f"{first}/pods/default_web-")]
+    assert [(directory / name).read_text().split()[-1] for name in logs] == ["said"]
+    assert any(secret["metadata"]["name"] == "canary" for secret in json.loads((directory / "objects" / "secrets.json").read_text()))
+    texts = b"".join((directory / name).read_bytes() for name in done["files"])
+    assert [canary for canary in (b"canary-of-a-secret", b"Y2FuYXJ5LW9mLWEtc2VjcmV0", b"canary-of-a-proxy") if canary in texts] == []
+    again = cluster.call("local", "export", "--name", cluster.name, str(directory), check=False)
+    assert (again.returncode, "is not empty" in again.stderr) == (2, True)
+
+
+def node_of_pod(cluster: Cluster) -> str:
+    """Return the node on which the only running pod of the workload is ready, without the name of the cluster; '' if there is none."""
+    pods = json.loads(cluster.kubectl("get", "pods", "-l", "app=web", "-o", "json"))["items"]
+    found = [pod for pod in pods if "deletionTimestamp" not in pod["metadata"] and _is_ready(pod)]
+    return str(found[0]["spec"]["nodeName"]).removeprefix(f"{cluster.name}-") if len(found) == 1 else ""
+
+
+def _is_ready(pod: dict[str, dict[str, list[dict[str, str]]]]) -> bool:
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))
+
+
+def served(address: str) -> bool:
+    """Whether the Service answers at a machine."""
+    return fetched(f"http://{address}:30080") == "real\n"

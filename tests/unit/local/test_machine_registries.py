@@ -1,0 +1,81 @@
+"""Registries and proxies of whole machines: what containerd gets. Pure parts; tests/machines has a real registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kubewright.base.errors import ConfigurationChanged, UsageError
+from kubewright.base.events import RecordingReporter, Warned
+from kubewright.base.records import replace
+from kubewright.local import record
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
+from kubewright.local.whole import registries
+from kubewright.machines.network import Network
+
+NETWORK = Network(bridge="kwab12", range="172.31.7.0/24")
+CLUSTER = ClusterRecord(
+    name="dev", id="0" * 32, machines=(LocalMachineRecord(name="dev-control-plane", address="172.31.7.11"),), kind=record.MACHINES
+)
+INSIDE = "localhost,127.0.0.0/8,.svc,.cluster.local,.kubewright.internal,10.244.0.0/16,172.31.7.0/24"
+
+
+@pytest.mark.parametrize(
+    ("environment", "found"),
+    [
+        ({}, {}),
+        ({"NO_PROXY": "example.com"}, {}),
+        ({"HTTP_PROXY": ""}, {}),
+        ({"https_proxy": "proxy.example.com:3128"}, {"HTTPS_PROXY": "http://proxy.example.com:3128", "NO_PROXY": INSIDE}),
+        (
+            {"HTTP_PROXY": "http://u:p%25@10.0.0.1:80", "http_proxy": "http://other:1", "no_proxy": " corp, .svc,"},
+            {"HTTP_PROXY": "http://u:p%25@10.0.0.1:80", "NO_PROXY": f"corp,.svc,{INSIDE.replace('.svc,', '')}"},
+        ),
+    ],
+)
+def test_the_proxies_of_the_host_are_completed_with_what_is_inside(environment: dict[str, str], found: dict[str, str]) -> None:
+    assert registries.proxy_variables(environment, NETWORK) == found
+
+
+@given(st.dictionaries(st.sampled_from(["HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"]), st.text(max_size=30)))
+def test_any_other_text_is_refused_without_showing_it(environment: dict[str, str]) -> None:
+    try:
+        registries.proxy_variables(environment, NETWORK)
+    except UsageError as error:
+        assert "does not name an http or https proxy" in error.what
+
+
+def test_proxies_are_a_private_file_that_an_environment_without_proxies_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    paths, reporter = ClusterPaths(tmp_path / "dev"), RecordingReporter()
+    registries.write_proxies(paths, NETWORK, {}, reporter=reporter)
+    assert registries.shared(paths, CLUSTER) == {}
+    registries.write_proxies(paths, NETWORK, {"HTTP_PROXY": "http://u:p%40w@127.0.0.1:3128"}, reporter=reporter)
+    (file,) = registries.shared(paths, CLUSTER).values()
+    assert file.read_text().splitlines()[:2] == ["[Service]", 'Environment="HTTP_PROXY=http://u:p%%40w@127.0.0.1:3128"']
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [event.text for event in reporter.events if isinstance(event, Warned)] == [
+        "HTTP_PROXY is an address of this host's loopback, where machines do not reach it"
+    ]
+    before = file.read_text()
+    registries.write_proxies(paths, NETWORK, {}, reporter=reporter)
+    assert file.read_text() == before
+
+
+def test_machines_see_the_directory_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    paths, cluster = ClusterPaths(tmp_path / "dev"), replace(CLUSTER, registry_config=str(tmp_path / "certs.d"))
+    with pytest.raises(UsageError, match="is not a directory"):
+        registries.shared(paths, cluster)
+    (tmp_path / "certs.d").mkdir()
+    assert registries.shared(paths, cluster) == {"/etc/containerd/certs.d": tmp_path / "certs.d"}
+
+
+def test_another_directory_is_another_configuration() -> None:
+    record.require_same(CLUSTER, kubernetes_version=None, config=None, registry_config=None)
+    with pytest.raises(ConfigurationChanged, match='see the registry configuration "none"'):
+        record.require_same(CLUSTER, kubernetes_version=None, config=None, registry_config="/etc/certs.d")
