@@ -1,0 +1,57 @@
+"""Clusters of whole machines whose commands and machines are killed at any moment: the next `up` finishes, and `down` leaves nothing."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+from kill_kit import SEED
+from whole_kit import Cluster, clusters, states
+
+from kubewright.local.whole import members
+from kubewright.machines.parts import Parts
+
+
+@pytest.fixture
+def cluster(parts: Parts) -> Iterator[Cluster]:
+    with clusters("k") as (made,):
+        yield made
+
+
+def test_killed_commands_and_machines_are_survived(cluster: Cluster) -> None:
+    choice = random.Random(SEED)
+    begun = f"{cluster.name}-control-plane: {choice.choice(['certs', 'kubeconfig', 'etcd', 'control-plane', 'upload-config', 'addon'])}"
+    assert cluster.killed_up(lambda event: str(event.get("phase", "")).startswith(begun), "--machines", "--nodes", "1"), begun
+
+    made = cluster.up()  # what was asked for is in the record
+    assert (made["state"], states(made)) == ("Ready", {"control-plane": "Running", "worker-1": "Running"})
+
+    assert cluster.killed_up(joins("worker-2"), "--nodes", "2")
+    assert cluster.up()["nodes"]["ready"] == 3
+
+    # the machine that joins loses power, and so does the control plane when everything is up again
+    def lose_power(event: Mapping[str, Any]) -> bool:
+        if joins("worker-3")(event):
+            members.machine_of_group(cluster.paths, f"{cluster.name}-worker-3").cut_power()
+        return False
+
+    assert not cluster.killed_up(lose_power, "--nodes", "3")
+    cluster.machine("kill", "control-plane")
+    finished = cluster.up()
+    assert (finished["state"], finished["nodes"]["ready"]) == ("Ready", 4)
+
+    ending = cluster.start("down", "--name", cluster.name)
+    time.sleep(choice.uniform(0.1, 2))  # any moment will do
+    ending.kill()
+    assert ending.wait() in {0, -signal.SIGKILL}
+    cluster.down()
+    assert cluster.traces() == []
+
+
+def joins(machine: str) -> Callable[[Mapping[str, Any]], bool]:
+    """Return a function that recognizes the event of a machine that begins to join."""
+    return lambda event: str(event.get("subject", "")).endswith(f"-{machine}") and event.get("state") == "Joining"
