@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from plugin_kit import Project, ended, eventually, remove_all, require_programs
 
 NOTES_WHAT_IT_SEES = """

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 from plugin_kit import require_programs
-
 from typed import ROOT, Reader, Terminal, environment, steps
 
 
