@@ -64,11 +64,12 @@ def abandoned(state_dir: str) -> Iterator[ClusterPaths]:
     is meaningless.
     """
     from kubewright.local.cluster.daemon_client import ControlClient
+    from kubewright.local.whole.services import client as machines
 
     for root in sorted(Path(state_dir).glob("pytest-*")):
-        name = _NAME.fullmatch(root.name)
-        if name is not None and _has_ended(ClusterPaths(root), int(name[1])) and not ControlClient(ClusterPaths(root)).answers():
-            yield ClusterPaths(root)
+        name, where = _NAME.fullmatch(root.name), ClusterPaths(root)
+        if name is not None and _has_ended(where, int(name[1])) and not ControlClient(where).answers() and not machines.status(where):
+            yield where
 
 
 def _has_ended(where: ClusterPaths, pid: int) -> bool:

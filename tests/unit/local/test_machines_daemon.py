@@ -17,10 +17,12 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.errors import HostError, PortInUse
 from kubewright.base.events import SilentReporter
 from kubewright.base.wait import PollingWaiter
+from kubewright.host.processes import Identity
 from kubewright.http import loop
 from kubewright.http.serving import serve_unix
-from kubewright.local import published
+from kubewright.local import published, record
 from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.whole.services import client, control_server
 from kubewright.local.whole.services.forwarding import Forwarder
 from kubewright.local.whole.services.places import runtime
@@ -131,3 +133,23 @@ def test_a_daemon_is_started_once_and_one_without_a_record_is_replaced(tmp_path:
     finally:
         client.stop(paths)
     assert (client.status(paths), runtime(paths).root.exists()) == ({}, False)
+
+
+def test_a_cluster_does_not_outlive_the_process_that_it_belongs_to(tmp_path: Path) -> None:
+    paths = ClusterPaths(tmp_path / "dev")
+    paths.root.mkdir(mode=0o700)
+    first = LocalMachineRecord(name="dev-control-plane", address="172.30.4.11")
+    record.save(ClusterRecord(name="dev", id="0" * 32, machines=(first,), kind=record.MACHINES, made=True), paths.record)
+    waiter = PollingWaiter(clock=SystemClock(), reporter=SilentReporter())
+    with subprocess.Popen(["sleep", "1000"]) as owner:
+        identity = Identity.of(owner.pid)
+        assert identity is not None
+        try:
+            client.ready(paths, client.start(paths, owner=0, outlived=str(identity)), waiter=waiter)
+            assert paths.record.exists()
+            owner.kill()
+            waiter.until(lambda: "it is there" if paths.root.exists() else None, within=120, saying="the cluster to be removed")
+            waiter.until(lambda: "it is there" if runtime(paths).root.exists() else None, within=120, saying="the daemon to be gone")
+        finally:
+            owner.kill()
+            client.stop(paths)

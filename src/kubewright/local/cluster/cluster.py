@@ -27,8 +27,7 @@ class LocalCluster:
 
     As a context manager, it is up inside the block and removed afterwards. `owner` is the identity of a process that it
     must not outlive (`str` of `host.processes.Identity`), '' for none: the cluster is removed when that process ends in
-    any way. With `machines`, it consists of whole machines, which need root and ignore `owner`. Not safe for several
-    threads at a time.
+    any way. With `machines`, it consists of whole machines, which need root. Not safe for several threads at a time.
     """
 
     def __init__(

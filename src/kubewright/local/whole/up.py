@@ -112,7 +112,7 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
 
 def _bring_up(run: UpRun) -> tuple[list[Change], float]:
     """Start machines, make the first one a control plane, let the others join, and wait for all nodes."""
-    daemon = client.start(run.paths, owner=owner.uid_of(run.paths))  # it loads while machines start
+    daemon = client.start(run.paths, owner=owner.uid_of(run.paths), outlived=run.options.owner)  # it loads while machines start
     began = rfc3339_micro(run.clock.now())
     started = _start(run)
     changes = [Change(target=f"machine {name}", action=Action.CREATE, reason="started") for name in started]

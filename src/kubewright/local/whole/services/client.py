@@ -37,8 +37,11 @@ def status(paths: ClusterPaths) -> dict[str, Any]:
         return {}
 
 
-def start(paths: ClusterPaths, *, owner: int) -> DetachedProcess | None:
-    """Start the daemon and return at once; None if it runs. `owner` is the user who may call it besides root."""
+def start(paths: ClusterPaths, *, owner: int, outlived: str = "") -> DetachedProcess | None:
+    """Start the daemon and return at once; None if it runs. `owner` is the user who may call it besides root.
+
+    `outlived` is the identity of a process that the cluster must not outlive, '' if there is none.
+    """
     own = runtime(paths)
     if daemon_process.identity(own):
         return None
@@ -46,7 +49,7 @@ def start(paths: ClusterPaths, *, owner: int) -> DetachedProcess | None:
     for directory in (RUN, own.root):
         directory.mkdir(mode=MODE, exist_ok=True)
         directory.chmod(MODE)
-    return daemon_process.spawn(own, MODULE, str(paths.root), str(owner))
+    return daemon_process.spawn(own, MODULE, str(paths.root), str(owner), outlived)
 
 
 def ready(paths: ClusterPaths, process: DetachedProcess | None, *, waiter: Waiter) -> None:

@@ -1,6 +1,11 @@
-"""The daemon of one cluster of machines: `python -m kubewright.local.whole.services.daemon RUNTIME_DIRECTORY CLUSTER_DIRECTORY OWNER`.
+"""The daemon of one cluster of machines.
+
+    python -m kubewright.local.whole.services.daemon RUNTIME_DIRECTORY CLUSTER_DIRECTORY OWNER OUTLIVED
 
     starting ──> serving ── SIGTERM, or its directory was removed ──> stopping ──> gone
+
+OWNER is the user who may call it besides root. OUTLIVED is the identity of a process that the cluster must not outlive,
+'' if there is none: when it has ended in any way, `down` is started, which also stops the daemon.
 
 It runs as root. What it makes on the host ends with it (listening ports), with the bridge of the cluster (routes), or
 is an object of the cluster; a daemon that starts again takes over what is there.
@@ -13,6 +18,7 @@ import logging
 import os
 import resource
 import signal
+import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -22,7 +28,9 @@ from typing import Final
 from kubewright.base import logs
 from kubewright.base.errors import HostError, KubewrightError, Locked
 from kubewright.base.unexpected import keep_running
+from kubewright.host.detached import DetachedProcess
 from kubewright.host.locks import Lock
+from kubewright.host.processes import Identity, RealProcesses
 from kubewright.http import loop
 from kubewright.local import daemon_process
 from kubewright.local.paths import ClusterPaths
@@ -34,6 +42,7 @@ _log = logging.getLogger(__name__)
 
 FIREWALL_CHECK_EVERY: Final = 5.0
 """Seconds between two looks at the host's firewalls."""
+_LOOK_EVERY: Final = 0.2
 DIRECTORY_CHECK_EVERY: Final = 5.0
 """Seconds between two checks whether the daemon's directory still exists."""
 
@@ -48,7 +57,7 @@ def main() -> int:
     try:
         lock.acquire()
         daemon_process.write_identity(own)
-        loop.run(lambda: _serve(own, paths, owner=int(sys.argv[3])))
+        loop.run(lambda: _serve(own, paths, owner=int(sys.argv[3]), outlived=sys.argv[4]))
     except Locked as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -58,7 +67,7 @@ def main() -> int:
     return 0
 
 
-async def _serve(own: ClusterPaths, paths: ClusterPaths, *, owner: int) -> None:
+async def _serve(own: ClusterPaths, paths: ClusterPaths, *, owner: int, outlived: str) -> None:
     stopping = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopping.set)
     from kubewright.http.serving import serve_unix
@@ -77,6 +86,8 @@ async def _serve(own: ClusterPaths, paths: ClusterPaths, *, owner: int) -> None:
         "the host's firewalls": lambda: _keep_exceptions(bridge_of(members.group_name(paths))),
         "the daemon's directory": lambda: _watch_directory(own.root, stopping),
     }
+    if outlived:
+        works["the end of the cluster"] = lambda: _remove_after(Identity.parse(outlived), own, paths)
     tasks = [asyncio.create_task(keep_running(name, run, expected=()), name=name) for name, run in works.items()]
     try:
         await stopping.wait()
@@ -108,6 +119,28 @@ async def _watch_directory(root: Path, gone: asyncio.Event) -> None:
         while os.path.samestat(mine, await asyncio.to_thread(root.stat)):
             await asyncio.sleep(DIRECTORY_CHECK_EVERY)
     gone.set()
+
+
+async def _remove_after(process: Identity, own: ClusterPaths, paths: ClusterPaths) -> None:
+    """Run `down` when a process has ended, until it succeeds: something else may hold the lock of the cluster."""
+    handle = RealProcesses().handle(process)
+    if handle is not None:
+        ended = asyncio.Event()
+        asyncio.get_running_loop().add_reader(handle, ended.set)
+        try:
+            await ended.wait()
+        finally:
+            asyncio.get_running_loop().remove_reader(handle)
+            os.close(handle)
+    _log.info("the process that the cluster must not outlive has ended: the cluster is removed")
+    argv = [sys.executable, "-P", "-m", "kubewright", "down", "--name", paths.name, "--state-dir", str(paths.root.parent)]
+    marked = daemon_process.mark_of(own).variables  # `down` ends the processes that have them
+    environment = {name: value for name, value in os.environ.items() if name not in marked}
+    while True:
+        down = DetachedProcess(argv, stdin=subprocess.DEVNULL, start_new_session=True, cwd="/", env=environment)
+        while down.poll() is None:
+            await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(DIRECTORY_CHECK_EVERY)
 
 
 if __name__ == "__main__":
