@@ -107,6 +107,22 @@ def test_a_component_that_does_not_run_takes_the_machine_back(both: Both, name: 
     assert again["hash"] == data["hash"] or again["compact_revision"] != data["compact_revision"]
 
 
+def test_a_version_without_images_and_a_full_disk_stop_an_upgrade_before_anything_changes(both: Both) -> None:
+    machine = both.ours
+    before = content(machine)
+    machine.run("mkdir", "-p", "/etc/kubernetes/tmp")
+    machine.run("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", "/etc/kubernetes/tmp")
+    try:
+        full = apply(machine, check=False)
+    finally:
+        machine.run("umount", "/etc/kubernetes/tmp")
+    assert (full.code, "snapshot.db does not fit on its file system" in full.err) == (1, True), full.err
+    missing = kubewright(machine, "upgrade", "apply", "v1.36.9", "--yes", "--force", IGNORED, check=False)
+    assert (missing.code, "registry.k8s.io/kube-apiserver:v1.36.9" in missing.err) == (1, True), missing.err
+    assert changed(before, content(machine)) == set()
+    assert running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES)
+
+
 def test_a_machine_is_the_same_whichever_tool_has_upgraded_it(both: Both) -> None:
     kubeadm = ("kubeadm", "upgrade", "apply", NEXT, "--yes", IGNORED)
     theirs, ours = at_once(lambda: both.theirs.run(*kubeadm), lambda: apply(both.ours))
@@ -172,3 +188,11 @@ def test_rollback_brings_the_earlier_static_pods_back(both: Both) -> None:
     assert running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES)
     again = kubewright(machine, "upgrade", "rollback", "--yes", check=False)
     assert (again.code, "has been rolled back already" in again.err) == (1, True)
+
+
+def test_kubeadm_calls_a_dead_controller_manager_a_success(both: Both) -> None:
+    machine, failure = both.theirs, FAILURES["a controller-manager that exits when it has begun"]
+    patch(machine, failure.component, argument(failure.argument))
+    ended = machine.run("kubeadm", "upgrade", "apply", NEXT, "--yes", IGNORED, "--patches", PATCHES, check=False)
+    assert (ended.code, f'SUCCESS! A control plane node of your cluster was upgraded to "{NEXT}"' in ended.out) == (0, True), ended.err
+    eventually(lambda: failure.component not in running(machine), "the controller-manager to end")
