@@ -63,6 +63,12 @@ def test_a_control_plane_is_reset_and_a_second_reset_has_nothing_to_do(box):
     assert again.lines() == ["There is nothing of a cluster on this machine"]
 
 
+def test_the_kubeconfig_of_our_controllers_is_removed_from_a_machine_that_has_it(box):
+    box.make_control_plane().write("kubernetes/kubewright-controllers.conf", "a key that may approve certificates")
+    box.reset().require_complete()
+    assert box.left() == sorted([*EMPTY, "etcd"])
+
+
 def test_an_unprivileged_user_gets_only_that_error(box, monkeypatch):
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     with pytest.raises(CheckFailed, match="cannot be reset by this user"):

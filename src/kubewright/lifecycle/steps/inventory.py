@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 SERVICE: Final = "kubelet"
 KUBECONFIGS: Final = ("admin", "super-admin", "kubelet", "bootstrap-kubelet", "controller-manager", "scheduler")
+CONTROLLERS: Final = "kubewright-controllers"
+"""The kubeconfig of our controllers, as in `pki.table`; few machines have it."""
 CNI_FILES: Final = frozenset({".conf", ".conflist", ".json", ".kubeconfig"})
 """Files of a CNI directory that container runtimes read, and the kubeconfigs of plugins next to them."""
 NAMED: Final = 12
@@ -125,8 +127,13 @@ class Inventory:
 
     @property
     def kubeconfigs(self) -> list[PurePosixPath]:
-        """The kubeconfigs that are removed, whether they exist or not."""
-        return [self.layout.kubeconfig(name) for name in KUBECONFIGS]
+        """The kubeconfigs that are removed: kubeadm's, whether they exist or not, and the one of our controllers if there is one."""
+        own = self.layout.kubeconfig(CONTROLLERS)
+        try:
+            is_there = self._host.state(own) is not None
+        except HostError:
+            is_there = True  # its removal is tried, and the error reported
+        return [*map(self.layout.kubeconfig, KUBECONFIGS), *([own] if is_there else [])]
 
     @functools.cached_property
     def certificates(self) -> list[PurePosixPath]:
