@@ -6,9 +6,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from plugin_kit import Project, remove_all, require_programs
 
 from guide import GUIDE, examples, run
+from plugin_kit import Project, remove_all, require_programs
 
 
 def test_the_examples_of_the_library_guide_print_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +26,7 @@ def test_the_example_project_passes(tmp_path: Path) -> None:
     shutil.copytree(GUIDE / "example-pytest", tmp_path / "example")
     project = Project(tmp_path / "example")
     try:
-        done = project.run()
+        done = project.run("-m", "not kubewright")  # tests/machines has the test that needs machines
         assert done.code == 0, done.out
         assert done.counts() == {"passed": 5}
         assert project.left() == []

@@ -37,3 +37,13 @@ def _find(client: Client, namespace: str) -> ResourceQuota | None:
         if error.status.code == 404:
             return None
         raise
+
+
+def run(client: Client) -> None:
+    """Reconcile every namespace now, and again whenever it changes."""
+    for _, namespace in client.watch(Namespace):
+        reconcile(client, namespace.metadata.name)
+
+
+if __name__ == "__main__":
+    run(Client())
