@@ -28,6 +28,7 @@ from tests.bench import (
     machines_init,
     machines_join,
     machines_timeline,
+    machines_up,
     many_nodes,
     report,
     results,
@@ -68,6 +69,7 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "machines-first-join": Benchmark(run=machines_join.first, rounds=10, by_default=False),
     "machines-control-plane": Benchmark(run=machines_join.control_plane, rounds=10, by_default=False),
     "machines-cluster": Benchmark(run=machines_join.cluster, rounds=10, by_default=False),
+    "machines-up": Benchmark(run=machines_up.run, rounds=5, by_default=False),
 }
 
 
