@@ -36,8 +36,8 @@ def plane(tmp_path, capsys, monkeypatch):
 
 def test_commands_equal_the_rows_of_the_table():
     found = [row.words[-1] for row in commands.TABLE.children(commands.TABLE.command("certs", "renew"))]
-    assert found == ["all", *(row.name for row in renewal.everything())]
-    assert len(found) == 13
+    assert found == ["all", *(row.name for row in renewal.everything() if not row.optional)]  # the help shows those of kubeadm
+    assert (len(found), len(renewal.everything())) == (12, 12)
     for alias in ("certs", "certificates"):
         assert all(commands.TABLE.command(alias, "renew", row.name).handler for row in renewal.everything())
 

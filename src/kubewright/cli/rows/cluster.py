@@ -35,11 +35,12 @@ _ADMIN = Flag(
 def renewals() -> list[Command]:
     """Return the commands below `certs renew`: one for each renewable certificate.
 
-    Source: kubeadm v1.36: phases/certs/renewal.
+    That of a kubeconfig which kubeadm does not have is hidden; `all` renews it as well. Source: kubeadm v1.36: phases/certs/renewal.
     """
     from kubewright.lifecycle.steps import renewal
 
-    return [_renewal("all", "Renew all certificates"), *(_renewal(row.name, f"Renew the {row.long_name}") for row in renewal.everything())]
+    every = (_renewal(row.name, f"Renew the {row.long_name}", hidden=row.optional) for row in renewal.everything())
+    return [_renewal("all", "Renew all certificates"), *every]
 
 
 _LINES = "kubewright.cli.printers.reporters:KubeadmText"
@@ -50,11 +51,10 @@ _RENEWING = Workflow(
 )
 
 
-def _renewal(name: str, text: str) -> Command:
+def _renewal(name: str, text: str, *, hidden: bool = False) -> Command:
     plan = Flag("plan", "show which files would change; write nothing", kind=BOOL, default=False)
-    return Command(
-        f"certs renew {name}", text, flags=(_CERT_DIR, CONFIG, _ADMIN, plan, ALL_FORMATS), exit_scheme=KUBEADM, workflow=_RENEWING
-    )
+    flags = (_CERT_DIR, CONFIG, _ADMIN, plan, ALL_FORMATS)
+    return Command(f"certs renew {name}", text, flags=flags, exit_scheme=KUBEADM, workflow=_RENEWING, hidden=hidden)
 
 
 _CERTS = (
