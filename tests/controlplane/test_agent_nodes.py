@@ -1,4 +1,4 @@
-"""Simulated nodes with a real control plane: joining, pods, the kubelet API, rotation, restarts."""
+"""Nodes with a real control plane: joining, pods, the kubelet API, restarts, and the static pods of a machine."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from agent_cluster import AgentCluster, agent_cluster, all_ready, stop_serving, views
+from static_machine import machine
 
 import kubewright
 from kubewright.agent.server import KubeletServer
@@ -325,3 +326,53 @@ async def test_pods_of_a_custom_provider_run_and_are_deleted_when_it_has_stopped
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await kubectl(cluster, "delete", "node", "own-1", "--ignore-not-found", "--wait=false")
+
+
+async def system_pods(cluster: AgentCluster, *arguments: str) -> str:
+    """Return the output of kubectl for the namespace of static pods."""
+    done = await kubectl(cluster, "-n", "kube-system", *arguments, check=False)
+    return done.stdout + done.stderr
+
+
+async def mirrored(cluster: AgentCluster, hash_: str) -> None:
+    """Wait until the mirror pod is that of a static pod: `kubectl wait` fails for a pod that does not exist."""
+    path = "jsonpath={.metadata.annotations.kubernetes\\.io/config\\.mirror}{.metadata.deletionTimestamp}"
+    async with asyncio.timeout(600):
+        while await system_pods(cluster, "get", "pod", "echo-control-1", "--ignore-not-found", "-o", path) != hash_:
+            await asyncio.sleep(0.05)
+
+
+async def test_static_pods_and_their_logs_are_shown(cluster: AgentCluster, tmp_path: Path):
+    async with machine(cluster, tmp_path, "control-1") as (agent, static):
+        await mirrored(cluster, "hash-1")
+        assert "condition met" in await system_pods(cluster, "wait", "--for=condition=Ready", "pod/echo-control-1", "--timeout=600s")
+        assert agent.client is not None
+        found = await agent.client.get(resources.POD, "echo-control-1", "kube-system")
+        assert found["status"]["containerStatuses"][0]["restartCount"] == 2
+        assert found["status"]["podIP"] == cluster.address
+        assert found["spec"]["priority"] == 2000001000
+        assert await system_pods(cluster, "logs", "echo-control-1") == "first\nsecond\n"
+        assert await system_pods(cluster, "logs", "echo-control-1", "--tail=1") == "second\n"
+        assert await system_pods(cluster, "logs", "echo-control-1", "-f") == "first\nsecond\nfollowed\n"
+        assert await system_pods(cluster, "logs", "echo-control-1", "--limit-bytes=3") == "fir"
+        assert "no earlier log of echo-control-1 is kept" in await system_pods(cluster, "logs", "echo-control-1", "--previous")
+        assert "exec is not possible there" in await system_pods(cluster, "exec", "echo-control-1", "--", "true")
+
+        await system_pods(cluster, "delete", "pod", "echo-control-1", "--timeout=600s")
+        await mirrored(cluster, "hash-1")
+        assert "condition met" in await system_pods(cluster, "wait", "--for=condition=Ready", "pod/echo-control-1", "--timeout=600s")
+
+        static.pods = [static.pod("hash-2")]
+        static.changed.set()
+        await mirrored(cluster, "hash-2")
+        static.pods = []
+        static.changed.set()
+        await system_pods(cluster, "wait", "--for=delete", "pod/echo-control-1", "--timeout=600s")
+        assert "not found" in await system_pods(cluster, "get", "pod", "echo-control-1")
+
+
+async def test_a_control_plane_machine_requests_no_certificate(cluster: AgentCluster, tmp_path: Path):
+    earlier = {csr["metadata"]["name"] for csr in (await get(cluster, "csr"))["items"]}
+    async with machine(cluster, tmp_path, "control-2"):
+        assert {csr["metadata"]["name"] for csr in (await get(cluster, "csr"))["items"]} == earlier
+        assert "kubelet-client-current.pem" in [path.name for path in (tmp_path / "pki").iterdir()]

@@ -1,4 +1,4 @@
-"""`down`: whatever state a cluster is in, nothing of it is left; with --keep-data the next `up` finds the data."""
+"""`down`: whatever state a cluster is in, nothing of it is left."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from local_kit import COMPONENTS, Bench, address_of, bench, config_map, eventually, leftovers
@@ -140,42 +139,6 @@ def test_leftovers_of_a_killed_down_are_no_part_of_the_next_cluster(home: Bench)
     with home.client("half") as api:
         assert "old" not in {one["metadata"]["name"] for one in api.list(named("ConfigMap"), "default")}
     down(home.paths("half"))
-
-
-def test_kept_data_exists_after_the_next_up(home: Bench) -> None:
-    home.up()
-    with home.client() as api:
-        api.create(config_map("before"))
-        uid = api.get(named("ConfigMap"), "before", "default")["metadata"]["uid"]
-    root, address = home.paths().root, address_of(home.paths())
-    authority = _authority(home)
-
-    ran = home.run("down", "--keep-data")
-
-    assert ran.code == 0, ran.err
-    left = [line for line in leftovers(root, address) if not line.startswith("file")]
-    assert left == []
-    kept = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
-    machine = "machines/one-control-plane/"
-    assert {path for path in kept if not path.startswith((f"{machine}etcd/", f"{machine}kubernetes/pki/"))} == {"cluster.json", "lock"}
-    assert home.status()["state"] == "Stopped"
-
-    home.up()
-
-    assert address_of(home.paths()) == address
-    assert _authority(home) == authority
-    assert home.ready()
-    with home.client() as api:
-        assert api.get(named("ConfigMap"), "before", "default")["metadata"]["uid"] == uid
-        nodes = [node["metadata"]["name"] for node in api.list(named("Node"))]
-    assert sorted(nodes) == ["one-control-plane", "one-worker-1"]
-    assert home.up().changes == ()
-    down(home.paths())
-    assert leftovers(root, address) == []
-
-
-def _authority(home: Bench) -> bytes:
-    return Path(home.paths().layout("one-control-plane").certificate("ca")).read_bytes()
 
 
 OWNER = textwrap.dedent(

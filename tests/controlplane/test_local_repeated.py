@@ -1,4 +1,4 @@
-"""`up` repeated: it changes nothing if nothing is wrong, and repairs what is."""
+"""`up` repeated: it changes nothing if nothing is wrong, repairs what is, and uses data that `down --keep-data` has kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from local_kit import COMPONENTS, Bench, bench, config_map, eventually, fingerprint
+from local_kit import COMPONENTS, Bench, address_of, bench, config_map, eventually, fingerprint, leftovers
 
 from kubewright.base.change import Action
 from kubewright.base.errors import NotFound, WaitTimeout
@@ -258,3 +258,28 @@ def test_nodes_are_added_and_removed_by_scaling(one: Bench) -> None:
 
 def _nodes(api: KubeClient) -> list[str]:
     return sorted(node["metadata"]["name"] for node in api.list(named("Node")))
+
+
+def test_kept_data_exists_after_the_next_up(one: Bench) -> None:
+    root, address, authority = one.paths().root, address_of(one.paths()), _authority(one)
+
+    ran = one.run("down", "--keep-data")
+
+    assert ran.code == 0, ran.err
+    assert [line for line in leftovers(root, address) if not line.startswith("file")] == []
+    kept = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    machine = "machines/one-control-plane/"
+    assert {path for path in kept if not path.startswith((f"{machine}etcd/", f"{machine}kubernetes/pki/"))} == {"cluster.json", "lock"}
+    assert one.status()["state"] == "Stopped"
+
+    one.up()
+
+    assert (address_of(one.paths()), _authority(one)) == (address, authority)
+    assert one.ready()
+    with one.client() as api:
+        assert _nodes(api) == ["one-control-plane", "one-worker-1"]
+    assert one.up().changes == ()
+
+
+def _authority(home: Bench) -> bytes:
+    return Path(home.paths().layout("one-control-plane").certificate("ca")).read_bytes()
