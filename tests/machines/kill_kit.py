@@ -61,15 +61,23 @@ runpy.run_module("kubewright", run_name="__main__", alter_sys=True)
 """Runs kubewright and kills it just before a file gets its name: what was written before is there, and this file is not."""
 
 
+_SAID = {"PhaseStarted": "begins", "PhaseFinished": "has ended", "Writes": "is about to be written"}
+
+
 @dataclass(frozen=True)
 class Boundary:
-    """A place in a run: a phase begins, or has ended."""
+    """A place in a run: a phase begins, or has ended, or a file of this name is about to be written."""
 
     event: str
     phase: str
 
+    @classmethod
+    def before_writing(cls, name: str) -> Boundary:
+        """Return the place before a file gets its name, for steps within a phase."""
+        return cls("Writes", name)
+
     def __str__(self) -> str:
-        return f"{self.phase} {'begins' if self.event == 'PhaseStarted' else 'has ended'}"
+        return f"{self.phase} {_SAID[self.event]}"
 
 
 class Command:
@@ -148,6 +156,8 @@ def undisturbed(machine: Machine, arguments: Sequence[str]) -> Course:
 
 def killed_at(machine: Machine, boundary: Boundary, arguments: Sequence[str]) -> int:
     """Run a command that is killed at a boundary, and require that it ended there; returns the exit code, that of SIGKILL."""
+    if boundary.event == "Writes":
+        return killed_before_writing(machine, boundary.phase, arguments)
     command = Command(machine, arguments, dying_at=boundary)
     passed = command.boundaries()
     code = command.end()
@@ -159,7 +169,7 @@ def killed_before_writing(machine: Machine, name: str, arguments: Sequence[str])
     """Run a command that is killed just before it replaces a file of this name, and require that; returns the exit code, that of SIGKILL."""
     code = machine.run(PYTHON, "-c", _DYING_AT_A_RENAME, name, *arguments, env=ENVIRONMENT, check=False).code
     assert code in {-signal.SIGKILL, 128 + signal.SIGKILL}, f"was not killed before it wrote {name}"
-    return code
+    return -signal.SIGKILL
 
 
 def killed_after(machine: Machine, seconds: float, arguments: Sequence[str], *, by: int = signal.SIGKILL) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
-from kill_kit import Course, undisturbed
+from kill_kit import Boundary, Course, undisturbed
 from kill_stages import Reference
-from level_kit import COMPONENTS, IGNORED, NEXT, configuration, running, state
+from level_kit import COMPONENTS, NEXT, configuration, running, state
 from machine_kit import CONFIG, ENVIRONMENT, SHARED, eventually, kubewright, ready, write
 from state_kit import State, require_same
 from testbed import patch_level
@@ -21,6 +22,9 @@ from kubewright.machines.machine import Machine
 from kubewright.machines.parts import Parts
 
 TAKEN_BACK = "has been rolled back already"
+WITHOUT_CHECKS = ("--skip-phases", "preflight")
+"""The checks change nothing, and have the cluster run a Job."""
+MANIFESTS = tuple(f"{name}.yaml" for name in COMPONENTS)
 
 
 class ControlPlane:
@@ -43,7 +47,7 @@ class ControlPlane:
 
     def bring_to(self, version: str) -> None:
         """Let the components have this version, whatever they have."""
-        for words in (("rollback", "--yes"), ("apply", version, "--yes", "--force", IGNORED)):
+        for words in (("rollback", "--yes"), ("apply", version, "--yes", "--force", *WITHOUT_CHECKS)):
             if running(self.machine) == dict.fromkeys(COMPONENTS, version):
                 return
             kubewright(self.machine, "upgrade", *words, check=words[0] == "apply")
@@ -61,12 +65,16 @@ def find_kubewright_at_boot(machine: Machine) -> None:
 
 
 class UpgradeStage:
-    """A command that changes the static pods of the machine `before` -> `after`, and ends in the same state however often it was killed."""
+    """A command that changes the static pods of the machine `before` -> `after`, and ends in the same state however often it was killed.
+
+    `writes` are the files before which its steps within phases end.
+    """
 
     name: ClassVar[str]
     arguments: ClassVar[Sequence[str]]
     before: ClassVar[str]
     after: ClassVar[str]
+    writes: ClassVar[Sequence[str]]
 
     def __init__(self, plane: ControlPlane) -> None:
         self.plane = plane
@@ -75,7 +83,8 @@ class UpgradeStage:
     def reference(self) -> Reference:
         with self.fresh() as machine:
             course: Course = undisturbed(machine, self.arguments)
-            return Reference(course=course, state=self.state(machine))
+            steps = [Boundary.before_writing(name) for name in self.writes]
+            return Reference(course=replace(course, boundaries=[*course.boundaries, *steps]), state=self.state(machine))
 
     @contextmanager
     def fresh(self) -> Iterator[Machine]:
@@ -104,16 +113,18 @@ class UpgradeStage:
 
 class Apply(UpgradeStage):
     name = "upgrade apply"
-    arguments = ("upgrade", "apply", NEXT, "--yes", "--force", IGNORED)
+    arguments = ("upgrade", "apply", NEXT, "--yes", "--force", *WITHOUT_CHECKS)
     before, after = KUBERNETES, NEXT
+    writes = ("plan.json", "state", "snapshot.db", "apiserver.crt", *MANIFESTS, "scheduler.conf", "admin.conf", "machine.json")
 
 
 class NodeUpgrade(UpgradeStage):
     """The cluster has the new version from `apply`; the machine went back."""
 
     name = "upgrade node"
-    arguments = ("upgrade", "node", IGNORED)
+    arguments = ("upgrade", "node", *WITHOUT_CHECKS)
     before, after = KUBERNETES, NEXT
+    writes = Apply.writes
 
     @contextmanager
     def fresh(self) -> Iterator[Machine]:
@@ -126,6 +137,7 @@ class Rollback(UpgradeStage):
     name = "upgrade rollback"
     arguments = ("upgrade", "rollback", "--yes")
     before, after = NEXT, KUBERNETES
+    writes = ("state", *MANIFESTS, "machine.json")
 
     def finish(self, machine: Machine) -> None:
         """A run that was through before it was killed has left nothing to take back."""

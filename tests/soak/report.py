@@ -33,7 +33,7 @@ moments chosen by a seed, with SIGTERM, with SIGHUP and a reset, and with a powe
 _BOUNDARIES: Final = "At every boundary between two phases"
 _MOMENTS: Final = "At random moments"
 _TEXTS: Final = {
-    _BOUNDARIES: "The run kills itself at the moment at which it reports that a phase begins, or that the last one has ended.",
+    _BOUNDARIES: "The run kills itself at the moment at which it reports that a phase begins, or that the last one has ended; upgrades also before they write a file that ends a step.",
     _MOMENTS: "The duration of an undisturbed run is divided into as many equal parts as there are moments; each run is killed at a random moment of one part.",
 }
 
