@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))
 
 from fake_api import FakeAPI, FakeClient
@@ -21,7 +23,10 @@ from kubewright.kube.daemons.controller import SharedInformer
 from kubewright.kube.daemons.informers import Informer
 from kubewright.kube.daemons.recorder import EventRecorder
 from kubewright.kube.resources import NODE, SERVICE, Resource, named
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.whole import members
 from kubewright.local.whole.services import volumes
+from kubewright.local.whole.services.cluster import ClusterServices
 from kubewright.local.whole.services.load_balancers import LoadBalancers
 from kubewright.local.whole.services.volumes import CLAIM, VOLUME, Provisioner
 
@@ -184,3 +189,57 @@ async def test_volumes_are_made_and_deleted_in_their_machine_when_it_runs() -> N
         release("pvc-u3")
         await until(lambda: stored() == [])
     assert len(machine.ran) == 3
+
+
+class States:
+    """Two control planes and a worker that run."""
+
+    def __init__(self) -> None:
+        self.running = {"one": "172.30.4.11", "two": "172.30.4.12", "worker": "172.30.4.61"}
+
+    def subscribe(self, _: Callable[[], None]) -> None: ...
+
+    def machine(self, _: str) -> None: ...
+
+    def exists(self, name: str) -> bool:
+        return name in self.running
+
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "https://one:6443", insecure-skip-tls-verify: true}}]
+users: [{name: u, user: {token: x}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+"""
+
+
+async def test_another_control_plane_takes_the_place_of_one_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    paths = ClusterPaths(tmp_path / "dev")
+    directory = members.directory(paths)
+    for name in ("one", "two"):
+        kubeconfig = directory / name / "upper" / "etc" / "kubernetes" / "admin.conf"
+        kubeconfig.parent.mkdir(parents=True)
+        kubeconfig.write_text(KUBECONFIG)
+    (directory / "range").write_text("172.30.4.0/24")
+    apis = {f"https://172.30.4.{host}:6443": FakeAPI() for host in (11, 12)}
+    services = ClusterServices(
+        paths,
+        States(),  # type: ignore[arg-type]
+        connect=lambda access: apis[access.server].connect(access),
+        every=0.01,
+    )
+    first, second = apis.values()
+    task = asyncio.create_task(services.run())
+    try:
+        await until(lambda: len(first.made("GET", "/readyz")) > 2)
+        assert len(first.made("watch", "services")) == 1  # the same connections as before
+        assert second.calls == []
+        first.fail("GET", "/readyz")
+        await until(lambda: bool(second.made("watch", "services")))
+        assert first.watchers == []
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import PurePosixPath
 from typing import Final, Protocol
 
 from kubewright.base.clock import SystemClock
-from kubewright.base.errors import KubewrightError
+from kubewright.base.errors import APIError, KubewrightError
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import replace
 from kubewright.base.unexpected import keep_running
 from kubewright.host.filesystem.files import Files
+from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.credentials import Access
 from kubewright.kube.daemons.controller import SharedInformer
@@ -32,6 +34,9 @@ COMPONENT: Final = "kubewright-machines"
 """The source component of events."""
 _ADMIN: Final = "etc/kubernetes/admin.conf"
 _WATCHED: Final[tuple[Resource, ...]] = (SERVICE, NODE, named("EndpointSlice"), volumes.CLAIM, volumes.VOLUME)
+ASK_EVERY: Final = 10.0
+"""Seconds between two questions whether a control plane is ready, if there are several."""
+_ANSWERS_WITHIN: Final = 5.0
 _LOOK_EVERY: Final = 0.5
 """Seconds between two looks for a control plane."""
 
@@ -53,53 +58,76 @@ class Controller(Protocol):
 class ClusterServices:
     """The controllers of a cluster of machines.
 
-    waiting for a control plane ──> working ── it stopped ──> waiting
+    waiting for a control plane ──> working ── it stopped, or another one answers instead ──> waiting
     """
 
-    def __init__(self, paths: ClusterPaths, states: MachineStates) -> None:
+    def __init__(
+        self,
+        paths: ClusterPaths,
+        states: MachineStates,
+        *,
+        connect: Callable[[Access], AsyncKubeAPI] = AsyncKubeClient,
+        every: float = ASK_EVERY,
+    ) -> None:
         self._paths = paths
         self._states = states
+        self._connect = connect
+        self._every = every
         self._changed = asyncio.Event()
         self._controllers: list[Controller] = []
         states.subscribe(self._look_again)
 
     async def run(self) -> None:
         """Work until cancelled."""
+        name = ""
         while True:
-            name, access = await self._control_plane()
-            client = AsyncKubeClient(access)
+            name, access = await self._control_plane(but=name)
+            client = self._connect(access)
             run = partial(self._work, client)
             work = asyncio.create_task(keep_running("services of the cluster", run, expected=()), name=f"work through {name}")
             try:
-                while name in self._states.running:
-                    self._changed.clear()
-                    await self._changed.wait()
+                await self._lost(name, client)
             finally:
                 work.cancel()
                 await asyncio.gather(work, return_exceptions=True)
                 await client.close()
+
+    async def _lost(self, name: str, client: AsyncKubeAPI) -> None:
+        """Wait until a control plane has stopped, or does not answer, for example because it is paused, while there is another one."""
+        while name in self._states.running:
+            self._changed.clear()
+            try:
+                async with asyncio.timeout(self._every):
+                    await self._changed.wait()
+            except TimeoutError:
+                if len(self._control_planes()) > 1 and not await _answers(client):
+                    return
 
     def _look_again(self) -> None:
         self._changed.set()
         for controller in self._controllers:
             controller.look_again()
 
-    async def _control_plane(self) -> tuple[str, Access]:
-        """Wait for a machine that runs and has the administrator's kubeconfig, which only control planes have."""
-        while True:
-            for name, address in self._states.running.items():
-                try:
-                    return name, self._access(name, address)
-                except KubewrightError:  # it is a worker, or `init` has not finished
-                    continue
+    async def _control_plane(self, *, but: str) -> tuple[str, Access]:
+        """Wait for a control plane that runs, and return its name and the administrator's access, another one than `but` if possible."""
+        while not (found := self._control_planes()):
             await asyncio.sleep(_LOOK_EVERY)
+        return min(found.items(), key=lambda item: item[0] == but)
+
+    def _control_planes(self) -> dict[str, Access]:
+        """Return the machines that run and have the administrator's kubeconfig."""
+        found = {}
+        for name, address in self._states.running.items():
+            with suppress(KubewrightError):  # it is a worker, or `init` has not finished
+                found[name] = self._access(name, address)
+        return found
 
     def _access(self, name: str, address: str) -> Access:
         """Return the administrator's access; the file is read from the machine's disk, which only root can change."""
         disk = MachinePlaces(members.directory(self._paths) / name).upper
         return replace(load_access(PurePosixPath(disk / _ADMIN), read=Files().read), server=f"https://{address}:{documents.PORT}")
 
-    async def _work(self, client: AsyncKubeClient) -> None:
+    async def _work(self, client: AsyncKubeAPI) -> None:
         informers = {resource.kind: SharedInformer(Informer(client, resource)) for resource in _WATCHED}
         events = EventRecorder(client, component=COMPONENT, instance=self._paths.name, clock=SystemClock(), random=SystemRandom())
         self._controllers = list(self._made(client, informers, events))
@@ -110,7 +138,7 @@ class ClusterServices:
             for controller in self._controllers:
                 group.create_task(keep_running(controller.name, controller.run), name=controller.name)
 
-    def _made(self, client: AsyncKubeClient, informers: Mapping[str, SharedInformer], events: EventRecorder) -> Iterator[Controller]:
+    def _made(self, client: AsyncKubeAPI, informers: Mapping[str, SharedInformer], events: EventRecorder) -> Iterator[Controller]:
         network = members.network_of(self._paths)
         yield LoadBalancers(
             client,
@@ -130,3 +158,11 @@ class ClusterServices:
             exists=self._states.exists,
             events=events,
         )
+
+
+async def _answers(client: AsyncKubeAPI) -> bool:
+    try:
+        async with asyncio.timeout(_ANSWERS_WITHIN):
+            return bool((await client.raw("GET", "/readyz")).status == 200)
+    except (APIError, TimeoutError):
+        return False
