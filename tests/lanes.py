@@ -72,6 +72,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_whole_example.py": Cost(3, 50),
     "tests/machines/test_whole_kills.py": Cost(4, 110),
     "tests/machines/test_whole_lifecycle.py": Cost(4, 130),
+    "tests/machines/test_whole_planes.py": Cost(5, 130),
     "tests/machines/test_whole_plugin.py": Cost(3, 25),
     "tests/machines/test_upgrade_cluster.py": Cost(4, 290),
     "tests/machines/test_upgrade_machines.py": Cost(4, 290),

@@ -123,10 +123,13 @@ def _bring_up(run: UpRun) -> tuple[list[Change], float]:
     api_ready = run.clock.monotonic() - run.start
     run.mark("apiReady", "reached")
     with access.client(run.paths, run.cluster, clock=run.clock) as api:
-        for name in removal.surplus(run.paths, run.cluster):
+        surplus = removal.surplus(run.paths, run.cluster)
+        for name in surplus:
             changes += removal.remove(run.paths, run.cluster, name, api, waiter=run.waiter)
         changes += addons.ensure(api, gateway=run.group.network.gateway)  # before CoreDNS starts, which rereads its file only after 30 s
         changes += joining.join(run, newcomers)
+        if run.cluster.made and not all(run.cluster.is_worker(name) for name in (*surplus, *newcomers)):
+            _restart_proxies(api)
         _wait_for_nodes(run, api, since=dict.fromkeys(started, began))
         for secret in (secrets.name_of(run.token.partition(".")[0]), configmaps.KUBEADM_CERTS):
             remove_object(api, named("Secret"), secret, secrets.NAMESPACE)
@@ -163,6 +166,12 @@ def _init(run: UpRun, newcomers: Sequence[str]) -> list[Change]:
     admin = machine.run("cat", _ADMIN).out
     endpoints.write(run.paths, run.cluster, admin)
     return changes
+
+
+def _restart_proxies(api: KubeAPI) -> None:
+    """Let kube-proxy learn the addresses of other control planes: its containers have the names that the machine had when they started."""
+    for pod in api.list(named("Pod"), secrets.NAMESPACE, label_selector="k8s-app=kube-proxy"):
+        remove_object(api, named("Pod"), pod["metadata"]["name"], secrets.NAMESPACE)
 
 
 def _wait_for_nodes(run: UpRun, api: KubeAPI, *, since: Mapping[str, str]) -> None:
