@@ -204,6 +204,7 @@ class Machine:
     def shut_down(self, *, within: float = 90) -> None:
         """Let systemd stop all services and power off; kill what is left after that."""
         if self.leader:
+            self.resume()
             os.kill(self.leader, _POWER_OFF)
             with suppress(WaitTimeout):
                 waiter = PollingWaiter(clock=SystemClock(), reporter=SilentReporter())
