@@ -72,8 +72,8 @@ def arena() -> Iterator[tuple[Bench, KubeClient, Replicas]]:
 
 def _leaders() -> tuple[str, str]:
     with arena() as (cluster, api, replicas):
-        interrupted_rounds(cluster, api, replicas, ROUNDS, each=EACH)
-    return f"{len(ROUNDS) * EACH:,} requests, the leader stopped or killed {len(ROUNDS)} times", "each decided once"
+        stopped = interrupted_rounds(cluster, api, replicas, ROUNDS, each=EACH)
+    return f"{len(ROUNDS) * EACH:,} requests, the leader stopped or killed {stopped} times", "each decided once"
 
 
 def _faults() -> tuple[str, str]:
@@ -121,9 +121,9 @@ def _serving() -> tuple[str, str]:
 def _approver_leaders() -> tuple[str, str]:
     with arena() as (cluster, api, replicas):
         work = approver_storms.approving(approver_storms.Nodes(cluster), approver_storms.flags_of(cluster, api))
-        interrupted_rounds(cluster, api, replicas, KILLS, each=EACH, work=work)
+        killed = interrupted_rounds(cluster, api, replicas, KILLS, each=EACH, work=work)
     return (
-        f"{len(KILLS) * EACH:,} requests of as many nodes for serving certificates, the leader killed {len(KILLS)} times",
+        f"{len(KILLS) * EACH:,} requests of as many nodes for serving certificates, the leader killed {killed} times",
         "each decided once",
     )
 
