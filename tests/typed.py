@@ -46,9 +46,14 @@ _CHANGING: Final = (
     (KEY, "KEY"),
     (REQUEST, "CSR"),
     (re.compile(r"\b(?:\d+[smhd])+\b"), "AGE"),
+    (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
+    (re.compile(r"\b[\d.]+ [kM]?B\b"), "SIZE"),
+    (re.compile(r"\b[0-9a-f]{16}\b"), "ID"),
+    (re.compile(r"\b(revision|keys) +\d+\b"), r"\1 NUMBER"),
+    (re.compile(r"\b\d+ files\b"), "FILES"),
     (re.compile(r"\s+"), " "),
 )
-"""What differs from one run to the next: secrets, hashes, ages, and the width of columns."""
+"""What differs from one run to the next: secrets, hashes, times, sizes, numbers of objects, and the width of columns."""
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from etcd_stages import EtcdStage, MemberReplace, Restore, make, names, put
@@ -13,7 +14,7 @@ from testbed.bed import Bed
 
 from kubewright.machines.machine import Machine
 from kubewright.machines.parts import Parts
-from typed import ROOT, steps
+from typed import ROOT, Reader, Terminal, steps
 
 BEFORE, BACKUP, KEY = "/root/etcd.db", "/root/one.kwb", "/root/backup.key"
 
@@ -94,19 +95,16 @@ def _is_stopped(machine: Machine) -> bool:
     return not {"etcd.yaml", "kube-apiserver.yaml"} <= set(machine.run("ls", "/etc/kubernetes/manifests").out.split())
 
 
-def _every_day(machine: Machine) -> None:
-    """Do what the guide says about daily backups, and let systemd make one now."""
+def test_the_commands_of_the_guide_save_etcd_restore_it_and_make_backups_every_day(machine: Machine) -> None:
     words = " ".join([*(f"{name}={value}" for name, value in ENVIRONMENT.items()), *argv()])
     write(machine, "/usr/local/bin/kubewright", f'#!/bin/sh\nexec env {words} "$@"\n')
-    machine.run("chmod", "755", "/usr/local/bin/kubewright")
+    write(machine, "/usr/local/bin/sudo", '#!/bin/sh\nexec "$@"\n')
+    machine.run("chmod", "755", "/usr/local/bin/kubewright", "/usr/local/bin/sudo")
     machine.run("mkdir", "-p", "/var/backups")
-    done = list(steps(ROOT / "docs/guide/recovery.md"))
-    for step in done:
-        if step.file:
-            write(machine, step.file, step.content)
-        else:
-            machine.run("sh", "-c", step.command.removeprefix("sudo "))
-    assert len(done) == 5
+    with closing(Terminal(machine.argv("bash", "--noprofile", "--norc"))) as terminal:
+        reader = Reader({"one": terminal})
+        reader.follow(steps(ROOT / "docs/guide/recovery.md"), besides={"sudo kubewright etcd restore": "<<< y"})
+    assert len(reader.done) == 9
     machine.run("systemctl", "start", "kubewright-backup.service")
     [made] = machine.run("ls", "/var/backups/kubernetes").out.split()
     assert made.endswith(".kwb")
@@ -119,7 +117,6 @@ def test_a_machine_that_lost_everything_is_made_again_from_its_backup(machine: M
     key = kubewright(machine, "certs", "certificate-key").out.strip()
     write(machine, KEY, key)
     kubewright(machine, "backup", "create", BACKUP, "--key-file", KEY)
-    _every_day(machine)
     content = (machine.root / BACKUP.removeprefix("/")).read_bytes()
     assert (b"PRIVATE KEY" in content, key.encode() in content) == (False, False)
     before = {name: (machine.root / f"etc/kubernetes/pki/{name}").read_bytes() for name in ("ca.key", "sa.key", "etcd/ca.key")}
