@@ -203,6 +203,9 @@ class _PlannedRuntime:
     def status(self) -> RuntimeStatus:
         return self._base.status()
 
+    def sandbox_image(self) -> str:
+        return self._base.sandbox_image()
+
     def cgroup_driver(self) -> str | None:
         return self._base.cgroup_driver()
 

@@ -263,6 +263,10 @@ class ContainerRuntime(Protocol):
         """Read: return whether it can start containers, and its conditions."""
         ...
 
+    def sandbox_image(self) -> str:
+        """Read: return the image of the pods' sandbox containers, '' if the runtime does not report it (containerd from 2.0 on)."""
+        ...
+
     def cgroup_driver(self) -> str | None:
         """Read: return `systemd` or `cgroupfs`, None if it does not report it; the kubelet's configuration must then set it."""
         ...

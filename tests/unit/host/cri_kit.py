@@ -40,6 +40,7 @@ class FakeRuntime(grpc.GenericRpcHandler):
         self.logs: dict[str, str] = {}
         self.ends: dict[str, api.ContainerStatus] = {}
         self.conditions = [("RuntimeReady", True), ("NetworkReady", False)]
+        self.info: dict[str, str] = {}
         self.handlers: list[str] = []
         self.driver: str | None = "CGROUPFS"
         self.fails: dict[str, list[tuple[str, str]]] = {}
@@ -68,11 +69,12 @@ class FakeRuntime(grpc.GenericRpcHandler):
     def Version(self, _):
         return api.VersionResponse(version="0.1.0", runtime_name="fake", runtime_version="1.2.3", runtime_api_version="v1")
 
-    def Status(self, _):
+    def Status(self, request):
         status = api.RuntimeStatus(conditions=[api.RuntimeCondition(type=kind, status=on, reason="r") for kind, on in self.conditions])
         handlers = [api.RuntimeHandler(name=name, features=api.RuntimeHandlerFeatures(user_namespaces=True)) for name in self.handlers]
         features = api.RuntimeFeatures(supplemental_groups_policy=True) if self.handlers else None
-        return api.StatusResponse(status=status, runtime_handlers=handlers, features=features)
+        info = self.info if request.verbose else {}
+        return api.StatusResponse(status=status, info=info, runtime_handlers=handlers, features=features)
 
     def RuntimeConfig(self, _):
         if self.driver is None:

@@ -59,6 +59,15 @@ def test_a_runtime_describes_itself(runtime, fake):
     assert runtime.status().unready == Condition(type="RuntimeReady", status=False, reason="r")
 
 
+@pytest.mark.parametrize(
+    ("config", "image"),
+    [('{"sandboxImage": "pause:1"}', "pause:1"), ("{}", ""), ("", ""), ("[1]", ""), ("{", ""), ('{"sandboxImage": 1}', "")],
+)
+def test_the_sandbox_image_is_read_from_the_configuration_of_the_runtime(runtime, fake, config, image):
+    fake.info = {"config": config}
+    assert runtime.sandbox_image() == image
+
+
 def test_a_runtime_without_a_cgroup_driver_is_no_error(runtime, fake):
     fake.driver = None
     assert runtime.cgroup_driver() is None

@@ -78,6 +78,9 @@ class Runtime:
     def status(self):
         return RuntimeStatus()
 
+    def sandbox_image(self):
+        return "pause:1"
+
     def cgroup_driver(self):
         return "systemd"
 
@@ -288,7 +291,7 @@ def test_an_overlay_pulls_no_image(tmp_path):
     assert [over.runtime.pull("etcd").action for _ in range(2)] == [Action.CREATE, Action.NONE]
     assert over.runtime.has_image("etcd")
     assert over.runtime.version().name == "none"
-    assert over.runtime.cgroup_driver() == "systemd"
+    assert (over.runtime.cgroup_driver(), over.runtime.sandbox_image()) == ("systemd", "pause:1")
     assert over.runtime.status().unready is None
     assert over.runtime.last_lines("etcd", count=2) == ["etcd said", "etcd said"]
     assert len(over.changes) == 3

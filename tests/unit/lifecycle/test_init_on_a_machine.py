@@ -16,7 +16,7 @@ from init_kit import FAST, Box, asked, names
 import kubewright
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import CertificateMismatch, CheckFailed, ConfigurationChanged, HostError, Locked, UsageError
-from kubewright.base.events import Checked
+from kubewright.base.events import Checked, Warned
 from kubewright.base.records import replace
 from kubewright.host.filesystem.files import Files
 from kubewright.host.locks import Lock
@@ -133,6 +133,9 @@ def test_checks_and_pulls_come_before_any_change(box, monkeypatch):
         def cgroup_driver(self):
             return None
 
+        def sandbox_image(self):
+            return "registry.example/pause:1"
+
         def has_image(self, image):
             return "etcd" in image
 
@@ -154,6 +157,8 @@ def test_checks_and_pulls_come_before_any_change(box, monkeypatch):
     assert len(pulled) == 6
     assert not any("etcd" in image for image in pulled)
     assert [event.check for event in box.reporter.events if isinstance(event, Checked)] == ["ContainerRuntimeVersion"]
+    said = [event.text for event in box.reporter.events if isinstance(event, Warned)]
+    assert [text.partition(";")[0] for text in said] == ["the container runtime runs pods with the sandbox image registry.example/pause:1"]
 
 
 def test_the_file_phases_write_what_kubeadm_writes_with_its_modes(box):

@@ -103,6 +103,9 @@ class Runtime:
     def version(self):
         return RuntimeVersion(name="fake", version="1")
 
+    def sandbox_image(self):
+        return ""
+
     def cgroup_driver(self):
         return "systemd"
 

@@ -7,6 +7,7 @@ several threads.
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Mapping
 from typing import Final, TypeVar
@@ -83,6 +84,18 @@ class Client:
     def status(self) -> RuntimeStatus:
         """Return the status of the runtime, without its configuration, which would make the answer ten times as long."""
         return _status(self._call(f"{_RUNTIME}Status", api.StatusRequest(), api.StatusResponse, doing="tell its status"))
+
+    def sandbox_image(self) -> str:
+        """Return the image of the pods' sandbox containers, '' if the runtime's configuration does not name it.
+
+        Source: kubeadm v1.36: util/runtime/runtime.go.
+        """
+        found = self._call(f"{_RUNTIME}Status", api.StatusRequest(verbose=True), api.StatusResponse, doing="tell its configuration")
+        try:
+            image = json.loads(found.info.get("config", ""))["sandboxImage"]
+        except (ValueError, KeyError, TypeError):
+            return ""
+        return image if isinstance(image, str) else ""
 
     def give_pod_range(self, cidrs: str) -> None:
         """Give the runtime the address ranges of its pods, separated by commas."""

@@ -118,6 +118,9 @@ class CRIRuntime:
     def status(self) -> RuntimeStatus:
         return self.client.status()
 
+    def sandbox_image(self) -> str:
+        return self.client.sandbox_image()
+
     def give_pod_range(self, cidrs: str, /) -> None:
         """Give the runtime the address ranges of its pods, separated by commas. Repeating it changes nothing."""
         self.client.give_pod_range(cidrs)

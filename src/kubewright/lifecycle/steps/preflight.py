@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kubewright.apis.kubeadm.versions import images
-from kubewright.base.events import Checked
+from kubewright.apis.kubeadm.versions import component_image, images
+from kubewright.base.errors import HostError
+from kubewright.base.events import Checked, Warned
 
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.types import ClusterConfiguration, NodeRegistration
@@ -28,8 +30,22 @@ def require_passed(report: Report, *, reporter: Reporter) -> None:
 def pull(
     cluster: ClusterConfiguration, registration: NodeRegistration, *, host: Host, clock: Clock, reporter: Reporter, more: Sequence[str] = ()
 ) -> Iterable[Change]:
-    """Pull the images of a control plane as configured in its node registration, and `more` than kubeadm's."""
+    """Pull the images of a control plane as configured in its node registration, and `more` than kubeadm's.
+
+    Warns of a sandbox image of the runtime that is not the cluster's, unless the policy is Never. Source: kubeadm v1.36:
+    preflight/checks.go.
+    """
     from kubewright.host.cri.images_and_sandboxes import Pull, PullPolicy, pull_images  # a worker pulls none
 
     how = Pull(policy=PullPolicy(registration.image_pull_policy), serial=registration.image_pull_serial)
+    if how.policy is not PullPolicy.NEVER:
+        _warn_of_another_sandbox_image(component_image(cluster, "pause"), host=host, reporter=reporter)
     return pull_images([*images(cluster), *more], runtime=host.runtime, how=how, clock=clock, reporter=reporter)
+
+
+def _warn_of_another_sandbox_image(wanted: str, *, host: Host, reporter: Reporter) -> None:
+    with suppress(HostError):  # the pull reports a runtime that does not answer
+        if (found := host.runtime.sandbox_image()) not in ("", wanted):
+            reporter.emit(
+                Warned(text=f"the container runtime runs pods with the sandbox image {found}; set it to {wanted}, which is pulled for it")
+            )

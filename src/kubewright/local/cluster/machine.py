@@ -140,6 +140,9 @@ class _ProgramsAsImages:
     def status(self) -> RuntimeStatus:
         return RuntimeStatus()
 
+    def sandbox_image(self) -> str:
+        return ""
+
     def cgroup_driver(self) -> str | None:
         return None
 
