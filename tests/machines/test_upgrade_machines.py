@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
@@ -29,7 +30,7 @@ from level_kit import (
     running,
     state,
 )
-from machine_kit import CONFIG, SHARED, eventually, kubectl, kubewright, ready, write
+from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, ready, write
 from state_kit import asked_of_etcd, require_same
 from testbed import patch_level
 from testbed.bed import Bed
@@ -39,6 +40,7 @@ from kubewright.machines.images import of_release
 from kubewright.machines.kit import programs
 from kubewright.machines.machine import Machine
 from kubewright.machines.parts import Parts
+from typed import ROOT, Reader, Terminal, steps
 
 
 class Both:
@@ -91,6 +93,15 @@ FAILURES = {
     ),
     "the only member of etcd": Failure("etcd", "--no-such-flag=1", ("error: etcd failed", "no-such-flag"), ETCD_LEAVES),
 }
+
+
+BESIDES = {
+    "kubewright upgrade plan": IGNORED,
+    "kubewright upgrade apply": f"--force {IGNORED}",
+    "kubewright upgrade node": IGNORED,
+    "kubewright upgrade rollback": "<<< y",
+}
+"""What the guide's reader adds: answers, a patch level that is newer than the tool, and what these machines need."""
 
 
 @pytest.mark.parametrize("name", FAILURES)
@@ -151,24 +162,6 @@ def test_status_tells_what_the_processes_report(both: Both) -> None:
     assert (found["storedVersion"], found["next"]) == (NEXT, [f"upgrade the kubelets of one to {NEXT}"])
 
 
-def test_a_kubelet_that_is_given_takes_the_place_of_the_machines(both: Both) -> None:
-    machine = both.ours
-    new = patch_level.program(programs(("kubelet",))["kubelet"].resolve(), KUBERNETES, NEXT)
-    copy = machine.root / "opt" / "kubelet"
-    shutil.copyfile(new, copy)
-    copy.chmod(0o755)
-    pods = kubectl(machine, "get", "pods", "-A")["items"]
-    kubewright(machine, "upgrade", "node", IGNORED, "--kubelet", "/opt/kubelet")
-    assert json.loads(kubewright(machine, "upgrade", "status", "-o", "json").out)["next"] == []
-    assert machine.run("kubelet", "--version").out == f"Kubernetes {NEXT}\n"
-    again = kubectl(machine, "get", "pods", "-A")["items"]
-    restarts = [
-        {one["metadata"]["uid"]: [c["restartCount"] for c in one["status"].get("containerStatuses", [])] for one in found}
-        for found in (pods, again)
-    ]
-    assert {uid: count for uid, count in restarts[1].items() if uid in restarts[0] and count != restarts[0][uid]} == {}
-
-
 def test_init_does_not_take_an_upgraded_machine_back(both: Both) -> None:
     for machine in (both.theirs, both.ours):
         before = content(machine)
@@ -188,6 +181,28 @@ def test_rollback_brings_the_earlier_static_pods_back(both: Both) -> None:
     assert running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES)
     again = kubewright(machine, "upgrade", "rollback", "--yes", check=False)
     assert (again.code, "has been rolled back already" in again.err) == (1, True)
+
+
+def etcd_container(machine: Machine) -> str:
+    """Return the container of etcd, which an upgrade between these versions does not change, nor does another kubelet."""
+    return str(kubectl(machine, "-n", "kube-system", "get", "pod", "etcd-one")["status"]["containerStatuses"][0]["containerID"])
+
+
+def test_the_commands_of_the_guide_upgrade_a_machine_and_take_it_back(both: Both) -> None:
+    machine = both.ours
+    words = " ".join([*(f"{name}={value}" for name, value in ENVIRONMENT.items()), *argv()])
+    write(machine, "/usr/local/bin/kubewright", f'#!/bin/sh\nexec env {words} "$@"\n')
+    kubelet = machine.root / "root/kubelet"
+    shutil.copyfile(patch_level.program(programs(("kubelet",))["kubelet"].resolve(), KUBERNETES, NEXT), kubelet)
+    machine.run("chmod", "755", "/usr/local/bin/kubewright", "/root/kubelet")
+    before = etcd_container(machine)
+    with closing(Terminal(machine.argv("bash", "--noprofile", "--norc"))) as terminal:
+        reader = Reader({"one": terminal})
+        reader.follow(steps(ROOT / "docs/guide/upgrade.md"), besides=BESIDES)
+    assert len(reader.done) == 8
+    assert machine.run("kubelet", "--version").out == f"Kubernetes {NEXT}\n"
+    assert running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES)
+    assert etcd_container(machine) == before
 
 
 def test_kubeadm_calls_a_dead_controller_manager_a_success(both: Both) -> None:

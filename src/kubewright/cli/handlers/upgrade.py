@@ -119,7 +119,7 @@ def status(parsed: Parsed) -> int:
         write_result(found.as_map(), form=form)
         return 0
     rows = [
-        ("NODE", "COMPONENT", "VERSION", "TOLD BY"),
+        ("NODE", "COMPONENT", "VERSION", "SOURCE"),
         *((one.node, one.component, one.version or one.problem, one.source) for one in found.versions),
     ]
     sys.stdout.write(f"Version of the cluster's configuration: {one_line(found.stored) or 'unknown'}\n\n{output.kubeadm_table(rows)}\n")
