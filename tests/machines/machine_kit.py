@@ -6,12 +6,15 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from testbed.configuration import KUBEADM
 from testbed.sharing import ENVIRONMENT, PYTHON, SHARED
 
 from kubewright.machines.machine import Ended, Machine
+
+if TYPE_CHECKING:
+    import pytest
 
 __all__ = [
     "CONFIG",
@@ -28,6 +31,7 @@ __all__ = [
     "kubewright",
     "ready",
     "signed",
+    "used_by",
     "write",
 ]
 
@@ -47,6 +51,12 @@ timeouts:
 """Guards against hangs instead of the defaults, which a machine that is busy with other tests may exceed."""
 INIT = KUBEADM.replace("nodeRegistration:\n", f"{PATIENT}nodeRegistration:\n")
 """A first control plane; `address` is the machine's own address."""
+
+
+def used_by(request: pytest.FixtureRequest, fixture: str) -> list[str]:
+    """Return the name of a fixture if a selected test of the requesting file uses it: a machine that no test uses is not booted."""
+    names = [getattr(item, "fixturenames", ()) for item in request.session.items if item.path == request.path]
+    return [fixture] if any(fixture in one for one in names) else []
 
 
 def write(machine: Machine, path: str, text: str) -> None:

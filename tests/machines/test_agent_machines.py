@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 from agent_bed import ADMIN, UNIT, Meddler, Scarcity, Wire, Worker, all_differences, spoken, unlike
-from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, eventually, join_command, kubewright, write
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, eventually, join_command, kubewright, used_by, write
 from testbed.bed import Bed
 from testbed.sharing import PYTHON
 
@@ -41,9 +41,9 @@ EXTRA: Final = (
 
 
 @pytest.fixture(scope="module")
-def bed(parts: Parts) -> Iterator[Bed]:
-    """A control plane, and two machines that have not joined."""
-    with Bed("one", "two", "three", bed="agents", parts=parts, shared=SHARED) as made:
+def bed(parts: Parts, request: pytest.FixtureRequest) -> Iterator[Bed]:
+    """A control plane, and machines that have not joined: `three` only if a selected test uses it."""
+    with Bed("one", "two", *used_by(request, "three"), bed="agents", parts=parts, shared=SHARED) as made:
         one = made["one"]
         write(one, CONFIG, INIT.format(address=one.address))
         kubewright(one, "init", "--config", CONFIG)

@@ -15,7 +15,7 @@ from typing import Any
 import kubelet_failures
 import pytest
 from canary_kit import Arguments, files, journal, seen
-from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, Running, argv, eventually, kubectl, kubewright, write
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, Running, argv, eventually, kubectl, kubewright, used_by, write
 from testbed.bed import Bed
 from tunnel_kit import UDP, addresses, capture, carry_pods, exposed, peers
 
@@ -135,9 +135,9 @@ class Tenant:
 
 
 @pytest.fixture(scope="module")
-def bare(parts: Parts) -> Iterator[Tenant]:
-    """A control plane, a hub that serves it, and machines that have not joined."""
-    with Bed("one", "two", "three", "hub", bed="hub", parts=parts, shared=SHARED) as bed:
+def bare(parts: Parts, request: pytest.FixtureRequest) -> Iterator[Tenant]:
+    """A control plane, a hub that serves it, and machines that have not joined: `three` only if a selected test uses it."""
+    with Bed("one", "two", *used_by(request, "three"), "hub", bed="hub", parts=parts, shared=SHARED) as bed:
         one, serving = bed["one"], bed["hub"]
         write(one, CONFIG, INIT.format(address=one.address))
         kubewright(one, "init", "--config", CONFIG)
@@ -149,10 +149,7 @@ def bare(parts: Parts) -> Iterator[Tenant]:
         environment = " ".join(f'"{name}={value}"' for name, value in ENVIRONMENT.items())
         command = " ".join(argv("hub", "run", "--config", "/root/hub.yaml"))
         write(serving, "/etc/systemd/system/hub.service", UNIT.format(environment=environment, command=command))
-        three = bed["three"]  # its kubelet came from a package, and was not enabled
-        three.run("systemctl", "disable", "kubelet")
-        three.run("sh", "-c", f"mkdir -p {PACKAGED} && mv /etc/systemd/system/kubelet.service* {PACKAGED}/ && systemctl daemon-reload")
-        made = Tenant(bed, {}, {name: _service(bed[name]) for name in ("two", "three")})
+        made = Tenant(bed, {}, {"two": _service(bed["two"])})
         made.add()
         serving.run("systemctl", "daemon-reload")
         serving.run("systemctl", "enable", "--now", "hub")
@@ -166,8 +163,17 @@ def _service(machine: Machine) -> tuple[str, str]:
     return machine.run("systemctl", "cat", "kubelet").out, machine.run("systemctl", "is-enabled", "kubelet", check=False).out.strip()
 
 
-def test_systemd_reads_our_quoted_words_and_line_breaks_as_expected(bare: Tenant) -> None:
-    three = bare.bed["three"]
+@pytest.fixture(scope="module")
+def three(bare: Tenant) -> Machine:
+    """A machine whose kubelet came from a package, and was not enabled."""
+    machine = bare.bed["three"]
+    machine.run("systemctl", "disable", "kubelet")
+    machine.run("sh", "-c", f"mkdir -p {PACKAGED} && mv /etc/systemd/system/kubelet.service* {PACKAGED}/ && systemctl daemon-reload")
+    bare.units["three"] = _service(machine)
+    return machine
+
+
+def test_systemd_reads_our_quoted_words_and_line_breaks_as_expected(three: Machine) -> None:
     words = ["a b", "%h%%", "$HOME", "${PATH}", '"', "'", "back\\", "\\x41", ";", "", "é\u00a0x", "#", "@{}*?[]", "-"]
     script = 'printf "%s=" "$@" > /root/words'
     command = f"{units.program(PurePosixPath('/bin/sh'))} {units.arguments('-c', script, 'sh', *words)}"
@@ -182,8 +188,8 @@ def test_systemd_reads_our_quoted_words_and_line_breaks_as_expected(bare: Tenant
 
 
 @pytest.fixture(scope="module")
-def tenant(bare: Tenant) -> Tenant:
-    """The same with the machine `two` as a node."""
+def tenant(bare: Tenant, three: Machine) -> Tenant:
+    """The same with the machine `two` as a node, and the machine `three`."""
     if not bare.records():
         bare.join(bare.bed["two"])
     return bare
