@@ -40,6 +40,8 @@ def test_machines_come_up_completely_and_reach_each_other(parts: Parts) -> None:
         assert left(bed.name, bridge=bridge) != []
         assert one.run("systemctl", "is-system-running", "--wait", check=False).out.strip() in {"running", "degraded"}
         assert one.run("systemctl", "is-active", "containerd").out.strip() == "active"
+        # the kubelet would exit without the container runtime, and start again only after ten seconds
+        assert "containerd.service" in one.run("systemctl", "show", "--property=After", "--value", "kubelet").out.split()
         assert one.run("hostname").out.strip() == "one"
         assert one.run("ping", "-c1", "-W5", "two").code == 0
         assert two.run("ping", "-c1", "-W5", one.address).code == 0

@@ -117,6 +117,11 @@ EnvironmentFile=-/etc/default/kubelet
 ExecStart=
 ExecStart=/usr/bin/kubelet $KUBELET_KUBECONFIG_ARGS $KUBELET_CONFIG_ARGS $KUBELET_KUBEADM_ARGS $KUBELET_EXTRA_ARGS
 """
+_AFTER_RUNTIME = """\
+[Unit]
+After=containerd.service
+"""
+"""The kubelet exits if the container runtime does not serve yet, and its unit waits ten seconds before it starts it again."""
 _WRITABLE = """\
 #!/bin/sh
 set -eu
@@ -180,6 +185,7 @@ def _configure(tree: Path, runtime: str) -> None:
     for name, text in _UNITS.items():
         _write(units / name, text)
     _write(units / "kubelet.service.d" / "10-kubeadm.conf", _DROP_IN)
+    _write(units / "kubelet.service.d" / "20-containerd.conf", _AFTER_RUNTIME)
     for name in _MASKED:
         (units / name).symlink_to("/dev/null")
     for name in ENABLED:
@@ -191,7 +197,7 @@ def _configure(tree: Path, runtime: str) -> None:
 
 
 def _key(wanted: Mapping[str, Path], runtime: str) -> str:
-    parts = [runtime, _DROP_IN, _WRITABLE, *_UNITS.values(), *_MASKED, *PLACES.values()]
+    parts = [runtime, _DROP_IN, _AFTER_RUNTIME, _WRITABLE, *_UNITS.values(), *_MASKED, *PLACES.values()]
     parts += [f"{name} {path} {path.stat().st_size} {path.stat().st_mtime_ns}" for name, path in sorted(wanted.items())]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
 
