@@ -274,6 +274,11 @@ def test_states_of_nodes() -> None:
     for since, state in {"2026-01-01T00:00:09.999999Z": "Ready", "2026-01-01T00:00:10.000001Z": "NotReady"}.items():
         assert status.node_states(nodes, leases=[lease], since={"one": since})["one"] == state
     assert status.node_states(nodes, since={"one": "2026-01-01T00:00:09.999999Z"})["one"] == "NotReady"
+    # that of a new machine has no Lease yet, and that of a paused one a new Lease, but no new report
+    reporting = [node("one", {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:10Z"})]
+    for since, state in {"2026-01-01T00:00:09.999999Z": "Ready", "2026-01-01T00:00:10.000000Z": "NotReady"}.items():
+        assert status.node_states(reporting, since={"one": since})["one"] == state
+    assert status.node_states(reporting, leases=[lease], since={"one": "2026-01-01T00:00:10.000000Z"})["one"] == "Ready"
 
 
 def test_an_operations_error_is_reported_with_its_hint() -> None:

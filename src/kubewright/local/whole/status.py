@@ -20,6 +20,7 @@ RUNNING: Final = "Running"
 PAUSED: Final = "Paused"
 STOPPED: Final = "Stopped"
 _UNKNOWN: Final = "Unknown"
+_SECONDS: Final = len("2026-01-01T00:00:00")
 _WITHIN: Final = 15.0
 """Seconds for an answer of the API server, which a busy host may delay by some seconds; nobody is asked in a machine that does not run."""
 
@@ -70,16 +71,24 @@ def node_states(
 ) -> dict[str, str]:
     """Return whether Nodes are ready, by name.
 
-    `since` are times before which what a Node reports does not count: its kubelet must have renewed its Lease later.
+    `since` are times before which what a Node reports does not count: later, its kubelet must have renewed its Lease, or
+    reported that it is ready. A kubelet that looks for its Lease before its Node exists creates it only ten seconds later
+    (k8s.io/component-helpers v0.36, apimachinery/lease/controller.go); one that was only paused reports nothing new.
     """
     renewed = {str(lease["metadata"]["name"]): str(lease.get("spec", {}).get("renewTime", "")) for lease in leases}
-    found = {str(node["metadata"]["name"]): _is_ready(node) for node in nodes}
-    return {name: READY if ready and renewed.get(name, "") >= since.get(name, "") else "NotReady" for name, ready in found.items()}
+    found = {}
+    for node in nodes:
+        name, condition = str(node["metadata"]["name"]), _ready_condition(node)
+        begun, reported = since.get(name, ""), str((condition or {}).get("lastHeartbeatTime", ""))
+        current = renewed.get(name, "") >= begun or reported[:_SECONDS] > begun[:_SECONDS]  # reports have whole seconds
+        found[name] = READY if condition is not None and current else "NotReady"
+    return found
 
 
-def _is_ready(node: Mapping[str, Any]) -> bool:
+def _ready_condition(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the condition that says that a Node is ready, None if it is not."""
     conditions = node.get("status", {}).get("conditions", [])
-    return any(one.get("type") == READY and one.get("status") == "True" for one in conditions)
+    return next((one for one in conditions if one.get("type") == READY and one.get("status") == "True"), None)
 
 
 def _nodes(paths: ClusterPaths, cluster: ClusterRecord) -> tuple[dict[str, str], str]:
