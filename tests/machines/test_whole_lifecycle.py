@@ -111,13 +111,22 @@ def test_machines_come_and_go(pair: tuple[Cluster, Cluster], parts: Parts, tmp_p
     assert [name for name in cluster.kubectl("get", "nodes", "-o", "name").split() if name.endswith("worker-1")] == []
 
     # disks outlive the machines
+    former = leaders(cluster)
+    assert len(former) == 2
     cluster.down("--keep-data")
     assert set(cluster.states().values()) == {"Stopped"}
     assert states(cluster.up("--nodes", "0")) == {"control-plane": "Running"}
+    assert leaders(cluster) & former == set()
     assert cluster.kubectl("get", "deployment", "web", "-o", "name") == "deployment.apps/web\n"
 
     cluster.down()
     assert cluster.traces() == neighbour.traces() == []
+
+
+def leaders(cluster: Cluster) -> set[str]:
+    """Return who holds the Leases of kube-controller-manager and kube-scheduler, '' for nobody."""
+    names = ("kube-controller-manager", "kube-scheduler")
+    return {cluster.kubectl("get", "lease", "-n", "kube-system", name, "-o", "jsonpath={.spec.holderIdentity}") for name in names}
 
 
 def check_report(cluster: Cluster, directory: Path) -> None:

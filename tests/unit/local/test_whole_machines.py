@@ -17,12 +17,14 @@ from hypothesis import strategies as st
 from kubewright.base import yaml
 from kubewright.base.errors import CheckFailed, DocumentError, HostError, UsageError, ValidationError
 from kubewright.base.records import replace
+from kubewright.kube.recording import RecordingKube
+from kubewright.kube.resources import LEASE
 from kubewright.local import mounts, published, record, up_options
 from kubewright.local.cluster import status as clusters
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
-from kubewright.local.whole import documents, endpoints, images, members, operations, owner, preflight, removal, status
+from kubewright.local.whole import documents, elections, endpoints, images, members, operations, owner, preflight, removal, status
 from other_user import readable
 
 __all__ = ["readable"]
@@ -279,6 +281,29 @@ def test_states_of_nodes() -> None:
     for since, state in {"2026-01-01T00:00:09.999999Z": "Ready", "2026-01-01T00:00:10.000000Z": "NotReady"}.items():
         assert status.node_states(reporting, since={"one": since})["one"] == state
     assert status.node_states(reporting, leases=[lease], since={"one": "2026-01-01T00:00:10.000000Z"})["one"] == "Ready"
+
+
+@pytest.mark.parametrize(
+    ("holder", "renewed", "released"),
+    [
+        ("dev-control-plane_0123", "2026-01-01T00:00:09.999999Z", True),
+        ("dev-control-plane_0123", "2026-01-01T00:00:10.000001Z", False),
+        ("dev-control-plane-2_0123", "2026-01-01T00:00:09.999999Z", False),
+    ],
+    ids=["its machine was stopped", "elected since", "its machine has been running"],
+)
+def test_leaders_that_ended_with_their_machines_lose_their_leases(holder: str, renewed: str, released: bool) -> None:
+    kube = RecordingKube()
+    elections.release(kube, started=["dev-control-plane"], since="2026-01-01T00:00:10.000000Z")
+    assert kube.writes == []  # nobody has been elected yet
+    for name in ("kube-controller-manager", "kube-scheduler", "another"):
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
+        metadata = {"name": name, "namespace": "kube-system"}
+        kube.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
+    elections.release(kube, started=["dev-control-plane"], since="2026-01-01T00:00:10.000000Z")
+    found = {lease["metadata"]["name"]: lease["spec"]["holderIdentity"] for lease in kube.list(LEASE, "kube-system")}
+    left = "" if released else holder
+    assert found == {"kube-controller-manager": left, "kube-scheduler": left, "another": holder}
 
 
 def test_an_operations_error_is_reported_with_its_hint() -> None:

@@ -35,6 +35,7 @@ from kubewright.local.whole import (
     access,
     addons,
     documents,
+    elections,
     endpoints,
     joining,
     members,
@@ -123,6 +124,7 @@ def _bring_up(run: UpRun) -> tuple[list[Change], float]:
     api_ready = run.clock.monotonic() - run.start
     run.mark("apiReady", "reached")
     with access.client(run.paths, run.cluster, clock=run.clock) as api:
+        elections.release(api, started=started, since=began)
         surplus = removal.surplus(run.paths, run.cluster)
         for name in surplus:
             changes += removal.remove(run.paths, run.cluster, name, api, waiter=run.waiter)

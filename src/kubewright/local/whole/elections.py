@@ -1,0 +1,34 @@
+"""The leader elections of a control plane whose machines were stopped without notice, by a power cut or by `down --keep-data`.
+
+kube-controller-manager and kube-scheduler wait until the Lease of a former leader has not changed for its full
+duration, 15 seconds (client-go: tools/leaderelection/leaderelection.go), and until then no pod is created or scheduled.
+A leader that ended with its machine cannot renew its Lease, so it is released on its behalf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Final
+
+from kubewright.base.errors import Conflict, NotFound
+from kubewright.kube import lease_rules
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.resources import LEASE
+
+_NAMESPACE: Final = "kube-system"
+_ELECTING: Final = ("kube-controller-manager", "kube-scheduler")
+
+
+def release(api: KubeAPI, *, started: Collection[str], since: str) -> None:
+    """Release the Leases whose holders ran on machines that were started since a time (RFC 3339, in microseconds).
+
+    A Lease that was renewed later has a living holder, and so has one that another machine holds.
+    """
+    for name in _ELECTING:
+        with suppress(NotFound, Conflict):  # nobody has been elected yet, or somebody is by now
+            found = api.get(LEASE, name, _NAMESPACE)
+            spec = found.get("spec") or {}
+            machine = str(spec.get(lease_rules.HOLDER) or "").rpartition("_")[0]
+            if machine in started and str(spec.get("renewTime") or "") < since:
+                api.update(lease_rules.given_back(found))
