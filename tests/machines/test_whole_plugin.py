@@ -11,6 +11,12 @@ from whole_kit import Cluster, web
 from kubewright.machines.parts import Parts
 from plugin_kit import Project, remove_all
 
+CONFIG = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+skipPhases: [addon]
+"""
+"""A cluster without DNS and Services, which the pod does not need."""
 TEST = """
 import time
 
@@ -56,7 +62,8 @@ def test_a_run_has_a_machine_in_which_pods_run_and_leaves_nothing(parts: Parts) 
     project = Project(place)
     try:
         web(parts, place / "web.tar")
-        project.write("pytest.ini", "[pytest]\nkubewright_nodes = 0\nkubewright_wait = 20m\n")
+        project.write("pytest.ini", "[pytest]\nkubewright_nodes = 0\nkubewright_wait = 20m\nkubewright_config = kubeadm.yaml\n")
+        project.write("kubeadm.yaml", CONFIG)
         project.write("test_pods.py", TEST)
         done = project.run("--kubewright-need-machines", "-s")
         assert done.code == 0, done.out
