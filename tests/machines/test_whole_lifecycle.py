@@ -75,7 +75,16 @@ def test_machines_come_and_go(pair: tuple[Cluster, Cluster], parts: Parts, tmp_p
     with Registry(web(parts, tmp_path / "web.tar", reference=IMAGE)) as registry:
         hosts.write_text(f'[host."http://host.kubewright.internal:{registry.port}"]\n  capabilities = ["pull", "resolve"]\n')
         flags = ("--config", str(tmp_path / "kubeadm.yaml"), "--registry-config", str(tmp_path / "certs.d"))
-        addresses = [machine["address"] for machine in cluster.up("--machines", "--nodes", "1", *flags)["machines"]]
+        made = cluster.call("up", "--name", cluster.name, "--wait", "20m", "-o", "json", "--machines", "--nodes", "1", *flags)
+        addresses = [machine["address"] for machine in json.loads(made.stdout)["machines"]]
+        # the worker starts while `init` runs
+        told = [json.loads(line) for line in made.stderr.splitlines() if line.startswith("{")]
+        milestones = [(event.get("subject") or event.get("phase", ""), event.get("state", "")) for event in told]
+        worker = milestones.index((f"{cluster.name}-worker-1", "Running"))
+        assert milestones.index((f"{cluster.name}-worker-1", "Starting")) < milestones.index(
+            (f"{cluster.name}-control-plane: preflight", "")
+        )
+        assert milestones.index((f"{cluster.name}-control-plane: preflight", "")) < worker
         cluster.kubectl("apply", "-f", "-", text=WORKLOAD)
         cluster.kubectl("rollout", "status", "deployment/web", "--timeout", "10m")
         assert node_of_pod(cluster) == "worker-1"

@@ -74,9 +74,17 @@ class Group:
         self.machines: dict[str, Machine] = {}
 
     def up(self, only: Collection[str] | None = None) -> list[str]:
-        """Start or resume all machines that do not run, or only these, and wait for them; returns their names.
+        """Start or resume all machines that do not run, or only these, and wait for them; returns their names."""
+        started = self.start(only)
+        self.ready(started)
+        for machine in (one for name, one in self.machines.items() if name not in started and one.runs):
+            self._write_hosts(machine)
+        return started
 
-        Those without a disk get one. What already exists stays as it is, except /etc/hosts of machines that run.
+    def start(self, only: Collection[str] | None = None) -> list[str]:
+        """Start or resume all machines that do not run, or only these; returns their names. `ready` waits for them.
+
+        Those without a disk get one. What already exists stays as it is.
         """
         self.machines = {name: self.machines.get(name) or self._handle(name) for name in self._members}
         wanted = self._members if only is None else only
@@ -100,11 +108,16 @@ class Group:
             self._make_disk(machine)
         for machine in stopped:
             machine.boot()
-        for machine in stopped:
-            machine.ready()
-        for machine in (one for one in self.machines.values() if one.runs):
-            machine.run("sh", "-c", "cat > /etc/hosts", data=self._hosts())
         return [machine.name for machine in (*paused, *stopped)]
+
+    def ready(self, names: Collection[str]) -> None:
+        """Wait for machines that were started, also by a process that was killed, and let them know the names of all machines."""
+        for machine in (self.machines[name] for name in names):
+            machine.ready()
+            self._write_hosts(machine)
+
+    def _write_hosts(self, machine: Machine) -> None:
+        machine.run("sh", "-c", "cat > /etc/hosts", data=self._hosts())
 
     def is_running(self, name: str) -> bool:
         """Return whether a machine runs, and is not paused."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -17,10 +17,10 @@ from kubewright.pki import pins
 _RECORD: Final = str(Layout().machine_record)
 
 
-def newcomers(run: UpRun) -> list[str]:
-    """Return the machines that have not joined completely, control planes first. All machines run."""
-    names = [name for name in members.members(run.cluster.settled()) if name != run.first.name]
-    return [name for name in names if not _has_joined(run.group.machines[name])]
+def newcomers(run: UpRun, names: Collection[str]) -> list[str]:
+    """Return those of these machines, which run, that have not joined completely and do not leave."""
+    wanted = members.members(run.cluster.settled())
+    return [name for name in names if name in wanted and name != run.first.name and not _has_joined(run.group.machines[name])]
 
 
 def join(run: UpRun, names: Sequence[str]) -> list[Change]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kubewright.base.change import Action, Change
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
@@ -14,12 +16,12 @@ def wanted(cluster: ClusterRecord, options: UpOptions) -> tuple[str, ...]:
     return cluster.mounts if options.mounts is None else tuple(map(str, options.mounts))
 
 
-def ensure(paths: ClusterPaths, cluster: ClusterRecord, *, former: ClusterRecord) -> list[Change]:
-    """Let all machines, which run, see the directories of the cluster, and no former ones. Raises HostError."""
+def ensure(paths: ClusterPaths, cluster: ClusterRecord, names: Collection[str], *, former: ClusterRecord) -> list[Change]:
+    """Let machines, which run, see the directories of the cluster, and no former ones. Raises HostError."""
     desired = members.binds(cluster)
     gone = [bind for bind in members.binds(former) if bind not in desired]
     changes = []
-    for name in members.members(cluster) if desired or gone else ():
+    for name in names if desired or gone else ():
         machine = members.machine_of(paths, cluster, name)
         removed = [bind for bind in gone if machine.unbind(bind.target)]  # first: another directory may take its place
         added = [bind for bind in desired if machine.bind(bind)]

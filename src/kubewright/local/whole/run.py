@@ -38,6 +38,11 @@ class UpRun:
         return self.cluster.control_plane
 
     @property
+    def planes(self) -> list[str]:
+        """The names of all control planes, also of those that leave."""
+        return [machine.name for machine in self.cluster.machines]
+
+    @property
     def cgroup_v1(self) -> bool:
         """Whether machines of this host have cgroup v1, which the check SystemVerification refuses."""
         return not Path("/sys/fs/cgroup/cgroup.controllers").exists()

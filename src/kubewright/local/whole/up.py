@@ -7,7 +7,7 @@ that have not joined.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -112,14 +112,17 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
 
 
 def _bring_up(run: UpRun) -> tuple[list[Change], float]:
-    """Start machines, make the first one a control plane, let the others join, and wait for all nodes."""
+    """Start machines, make the first one a control plane, let the others join, and wait for all nodes.
+
+    Workers start while `init` runs.
+    """
     daemon = client.start(run.paths, owner=owner.uid_of(run.paths), outlived=run.options.owner)  # it loads while machines start
     began = rfc3339_micro(run.clock.now())
     started = _start(run)
     changes = [Change(target=f"machine {name}", action=Action.CREATE, reason="started") for name in started]
-    changes += mounting.ensure(run.paths, run.cluster, former=run.former)
+    changes += _ready(run, run.planes, started=started)
     changes += ports.ensure(run.paths, run.cluster, run.options, daemon=daemon, waiter=run.waiter)
-    newcomers = joining.newcomers(run)
+    newcomers = joining.newcomers(run, run.planes)
     changes += _init(run, newcomers)
     api_ready = run.clock.monotonic() - run.start
     run.mark("apiReady", "reached")
@@ -129,6 +132,8 @@ def _bring_up(run: UpRun) -> tuple[list[Change], float]:
         for name in surplus:
             changes += removal.remove(run.paths, run.cluster, name, api, waiter=run.waiter)
         changes += addons.ensure(api, gateway=run.group.network.gateway)  # before CoreDNS starts, which rereads its file only after 30 s
+        changes += _ready(run, run.cluster.workers, started=started)
+        newcomers += joining.newcomers(run, run.cluster.workers)
         changes += joining.join(run, newcomers)
         if run.cluster.made and not all(run.cluster.is_worker(name) for name in (*surplus, *newcomers)):
             _restart_proxies(api)
@@ -143,16 +148,22 @@ def _start(run: UpRun) -> list[str]:
     for name in members.members(run.cluster):
         if not run.group.is_running(name):
             run.mark(name, "Starting")
-    started = run.group.up()
-    for name in started:
-        run.mark(name, "Running")
-    return started
+    return run.group.start()
 
 
-def _init(run: UpRun, newcomers: Sequence[str]) -> list[Change]:
+def _ready(run: UpRun, names: Collection[str], *, started: Collection[str]) -> list[Change]:
+    """Wait for machines, and let them see the directories of the cluster."""
+    run.group.ready(names)
+    for name in names:
+        if name in started:
+            run.mark(name, "Running")
+    return mounting.ensure(run.paths, run.cluster, names, former=run.former)
+
+
+def _init(run: UpRun, planes: Sequence[str]) -> list[Change]:
     """Run `init` on the first machine, and keep a copy of the administrator's kubeconfig, which is made to work on the host.
 
-    Further control planes that are to join need its certificates, which are sealed.
+    `planes`, further control planes that are to join, need its certificates, which are sealed.
     """
     machine = run.group.machines[run.first.name]
     kept = run.paths.machine(run.first.name) / _DOCUMENT
@@ -163,7 +174,7 @@ def _init(run: UpRun, newcomers: Sequence[str]) -> list[Change]:
         _write(run, kept, made)
     credentials = documents.Credentials(token=run.token, certificate_key=run.certificate_key)
     document = documents.for_run(made, credentials=credentials, within=run.options.within)
-    upload = ("--upload-certs", "--skip-certificate-key-print") if any(run.cluster.machine(name) for name in newcomers) else ()
+    upload = ("--upload-certs", "--skip-certificate-key-print") if planes else ()
     changes = operations.operate(machine, ("init", *upload), document, reporter=run.reporter)
     admin = machine.run("cat", _ADMIN).out
     endpoints.write(run.paths, run.cluster, admin)
