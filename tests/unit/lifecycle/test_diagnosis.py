@@ -496,14 +496,23 @@ def test_the_reason_for_a_missing_container_is_reported_even_if_it_looks_like_a_
     assert told.endswith('xxx: connection refused"')
 
 
-def test_static_pods_that_do_not_run_are_found():
+def test_static_pods_that_the_kubelet_failed_to_start_are_found():
     machine = Machine()
-    assert observation.not_running(machine) == []
+    assert observation.failed(machine, since=0) == []
     machine.runtime.begun = ["kube-apiserver"]
     machine.runtime.lives = [life(attempt=3), ended("kube-scheduler", attempt=1)]
-    assert observation.not_running(machine) == ["kube-apiserver", "kube-scheduler"]
+    assert observation.failed(machine, since=0) == ["kube-apiserver", "kube-scheduler"]
     machine.runtime.error = RuntimeUnavailable("no container runtime answers")
-    assert observation.not_running(machine) == []
+    assert observation.failed(machine, since=0) == []
+
+
+def test_static_pods_that_a_kubelet_is_starting_after_a_reboot_have_not_failed():
+    machine = Machine()
+    starting = life(state=ContainerState.CREATED, attempt=3, created=21.0)
+    machine.runtime.lives = [ended("kube-scheduler", at=19.0), starting]
+    assert observation.failed(machine, since=20.0) == []
+    machine.runtime.lives = [ended("kube-scheduler", at=21.0), starting]
+    assert observation.failed(machine, since=20.0) == ["kube-scheduler"]
 
 
 def test_a_component_that_runs_again_after_many_exits_is_waited_for():

@@ -210,16 +210,21 @@ def _kubelet_service(host: Host) -> ServiceState | None:
         return None
 
 
-def not_running(host: Host) -> list[str]:
-    """Return the control plane's static pods that the kubelet has started and that do not run.
+def failed(host: Host, *, since: float) -> list[str]:
+    """Return the control plane's static pods that a kubelet, which runs since a time, has tried to start without success.
 
-    It tries again after pauses of up to five minutes, whether a container exited or its image was missing.
+    It tries again after pauses of up to five minutes, whether a container exited or its image was missing. Containers
+    that are older, those from before a reboot for example, cause no pause.
     """
     try:
         found = _components(host, STATIC_PODS)
     except HostError:  # callers that need the runtime report it
         return []
-    return [component.name for component in found if component.begun and not component.runs]
+    return [one.name for one in found if one.begun and (one.latest is None or _has_failed(one.latest, since=since))]
+
+
+def _has_failed(container: Container, *, since: float) -> bool:
+    return container.state is ContainerState.EXITED and container.created >= since
 
 
 def _components(host: Host, names: Sequence[str]) -> tuple[Component, ...]:

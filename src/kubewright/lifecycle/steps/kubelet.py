@@ -55,8 +55,8 @@ def start(
 
     It is restarted if one of them changed, even in a run that was killed before the restart.
 
-    It is also restarted if a static pod that it has started does not run: it pauses for minutes before it tries again,
-    although the cause may be fixed. If no package installed a unit for it, that is installed. Starting is best effort,
+    It is also restarted if it has failed to start a static pod: it pauses for minutes before it tries again, although
+    the cause may be fixed. If no package installed a unit for it, that is installed. Starting is best effort,
     as in kubeadm: without a service manager, that is only reported. `stand_ins` are files that it creates once it runs,
     for a plan, in which none is started. `credentials` are files that the caller has written: a running kubelet has
     older ones, and may have given up with them.
@@ -74,7 +74,9 @@ def start(
         reporter.emit(Line(topic=_START, text="No service manager that knows the kubelet was found: start it manually"))
         return
     again = changed or (
-        found is not None and found.running and (_missed(host, (*files, *credentials), found) or bool(observation.not_running(host)))
+        found is not None
+        and found.running
+        and (_missed(host, (*files, *credentials), found) or bool(observation.failed(host, since=found.since)))
     )
     wanted = Service(name=SERVICE, restart=again, enabled=True if units else None, units=units, stand_ins=stand_ins)
     due = service_verbs(found, wanted, units=[decide_file(host.state(unit.path), host.read(unit.path), unit) for unit in units])
