@@ -74,7 +74,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_whole_lifecycle.py": Cost(4, 130),
     "tests/machines/test_whole_planes.py": Cost(5, 130),
     "tests/machines/test_whole_plugin.py": Cost(3, 25),
-    "tests/machines/test_upgrade_cluster.py": Cost(4, 290),
+    "tests/machines/test_upgrade_cluster.py": Cost(5, 420),
     "tests/machines/test_upgrade_machines.py": Cost(4, 290),
     "tests/controlplane/test_agent_disturbed.py": Cost(2, 75),
     "tests/controlplane/test_agent_run.py": Cost(2, 60),

@@ -1,22 +1,81 @@
-"""A cluster whose first control plane kubeadm made, and whose second one and worker kubewright joined, is upgraded machine by machine."""
+"""A cluster of three control planes and a worker behind a load balancer, which both tools made, is upgraded machine by machine."""
 
 from __future__ import annotations
 
+import base64
 import json
-from contextlib import closing
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
-from cluster_kit import KUBEADM, KUBEWRIGHT, at_once
-from interop_kit import FIRST, SECOND, WORKER, Mixed, members, nodes
-from level_kit import COMPONENTS, IGNORED, NEXT, apply, content, running
-from machine_kit import eventually, kubectl, kubewright, ready
+import pytest
+import yaml
+from balancer_kit import PORT, Balancer, Client
+from cluster_kit import KUBEADM, KUBEWRIGHT, at_once, configuration, run
+from interop_kit import members, nodes, words_of
+from level_kit import COMPONENTS, ETCD_LEAVES, IGNORED, NEXT, PATCHES, apply, argument, changed, content, patch, running
+from machine_kit import CONFIG, SHARED, Running, eventually, kubectl, kubewright, ready, write
+from state_kit import asked_of_etcd
 from testbed import patch_level
+from testbed.bed import Bed
 
 from kubewright.base.level import KUBERNETES
 from kubewright.machines.images import of_release
 from kubewright.machines.machine import Ended, Machine
 from kubewright.machines.parts import Parts
 
+FIRST, SECOND, THIRD, WORKER = "first", "second", "third", "worker"
+CONTROL_PLANES = (FIRST, SECOND, THIRD)
+TOOLS = {SECOND: KUBEWRIGHT, THIRD: KUBEADM, WORKER: KUBEWRIGHT}
+"""The tools that join the machines. kubeadm makes the first one."""
 PROXY = ("-n", "kube-system", "get", "daemonset", "kube-proxy")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The machines of a cluster, and the address of the load balancer in front of it."""
+
+    bed: Bed
+    address: str
+
+    def __getitem__(self, name: str) -> Machine:
+        return self.bed[name]
+
+
+@pytest.fixture(scope="module")
+def cluster(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Bed(*CONTROL_PLANES, WORKER, bed="upgrade-cluster", parts=parts, shared=SHARED) as bed:
+        assert bed.network is not None
+        made = Cluster(bed, bed.network.gateway)
+        balancer = Balancer(made.address, [bed[name].address for name in CONTROL_PLANES])
+        try:
+            _make(made)
+            levels = patch_level.images(of_release(parts.base), KUBERNETES, NEXT)
+            at_once(*(partial(patch_level.give, bed[name], levels) for name in (*CONTROL_PLANES, WORKER)))
+            eventually(lambda: ready(bed[FIRST], "deployment", "coredns"), "CoreDNS: a Job is done first")
+            yield made
+        finally:
+            balancer.close()
+
+
+def _make(cluster: Cluster) -> None:
+    first = cluster[FIRST]
+    text = configuration(first).replace("cluster.test:6443", f"{cluster.address}:{PORT}")
+    write(first, CONFIG, text.replace("controlPlaneComponentHealthCheck: 10m", "controlPlaneComponentHealthCheck: 4m"))
+    control_plane, worker = words_of(run(KUBEADM, first, "init", "--config", CONFIG, "--upload-certs").out)
+    words = {SECOND: control_plane, THIRD: control_plane, WORKER: worker}
+
+    def join(name: str) -> None:
+        run(TOOLS[name], cluster[name], "join", *words[name], "--ignore-preflight-errors", "SystemVerification")
+
+    join(SECOND)
+    at_once(partial(join, THIRD), partial(join, WORKER))
+
+
+def node(machine: Machine, *more: str, check: bool = True) -> Ended:
+    return kubewright(machine, "upgrade", "node", IGNORED, *more, check=check)
 
 
 def image(machine: Machine) -> str:
@@ -25,32 +84,92 @@ def image(machine: Machine) -> str:
     return str(spec["template"]["spec"]["containers"][0]["image"]).rpartition(":")[2]
 
 
-def node(machine: Machine, *more: str) -> Ended:
-    return kubewright(machine, "upgrade", "node", IGNORED, *more)
+def client(cluster: Cluster, path: Path) -> Client:
+    """Return a client with the certificate of an administrator."""
+    kubernetes = cluster[FIRST].root / "etc/kubernetes"
+    user = yaml.safe_load((kubernetes / "admin.conf").read_bytes())["users"][0]["user"]
+    pair = path / "client.pem"
+    pair.write_bytes(b"".join(base64.b64decode(user[f"client-{part}-data"]) for part in ("certificate", "key")))
+    context = ssl.create_default_context(cafile=str(kubernetes / "pki/ca.crt"))
+    context.load_cert_chain(pair)
+    return Client(cluster.address, "/api/v1/namespaces/kube-system/configmaps/kubeadm-config", context)
 
 
-def test_a_cluster_is_upgraded_machine_by_machine(parts: Parts) -> None:
-    made = Mixed((KUBEADM, KUBEWRIGHT), parts=parts)
-    bed = made.cluster.bed
-    with closing(made):
-        made.make()
-        first, second, worker = (bed[name] for name in (FIRST, SECOND, WORKER))
-        levels = patch_level.images(of_release(parts.base), KUBERNETES, NEXT)
-        at_once(*(lambda machine=machine: patch_level.give(machine, levels) for machine in (first, second, worker)))
-        eventually(lambda: ready(first, "deployment", "coredns"), "CoreDNS: a Job is done first")
-        etcd = content(second)["manifests/etcd.yaml"]
+def test_no_request_fails_while_a_cluster_is_upgraded_machine_by_machine(cluster: Cluster, tmp_path: Path) -> None:
+    first, second, third, worker = (cluster[name] for name in (*CONTROL_PLANES, WORKER))
+    etcd = [content(cluster[name])["manifests/etcd.yaml"] for name in CONTROL_PLANES]
+    with client(cluster, tmp_path) as asking:
         apply(first)
         assert running(first) == dict.fromkeys(COMPONENTS, NEXT)
         assert (running(second), image(first)) == (dict.fromkeys(COMPONENTS, KUBERNETES), KUBERNETES)
-        node(second)
-        assert (running(second), image(first)) == (dict.fromkeys(COMPONENTS, NEXT), NEXT)
-        node(worker)
-        for machine, again in ((first, apply), (second, node), (worker, node)):
-            before = content(machine)
-            assert json.loads(again(machine, "-o", "json").out) == []
-            assert content(machine) == before
-        assert content(second)["manifests/etcd.yaml"] == etcd  # that of the first machine has another patience with its start
-        assert members(first) == {FIRST: True, SECOND: True}
-        assert {name: is_ready for name, (is_ready, _) in nodes(first).items()} == {FIRST: True, SECOND: True, WORKER: True}
-        made.call(FIRST, KUBEADM, "certs", "check-expiration")
-        made.call(SECOND, KUBEADM, "upgrade", "node", IGNORED)
+        for machine in (second, third):
+            node(machine)
+            assert running(machine) == dict.fromkeys(COMPONENTS, NEXT)
+    assert asking.failures == []
+    assert asking.asked > 100
+    assert image(first) == NEXT
+    node(worker)
+    for machine in (second, worker):
+        before = content(machine)
+        assert json.loads(node(machine, "-o", "json").out) == []
+        assert content(machine) == before
+    assert [content(cluster[name])["manifests/etcd.yaml"] for name in CONTROL_PLANES] == etcd
+    assert members(first) == dict.fromkeys(CONTROL_PLANES, True)
+    assert nodes(first) == {**dict.fromkeys(CONTROL_PLANES, (True, True)), WORKER: (True, False)}
+    run(KUBEADM, first, "certs", "check-expiration")
+
+
+def healthy(cluster: Cluster) -> set[str]:
+    """Return the machines whose own member of etcd is healthy."""
+    said = json.loads(kubewright(cluster[FIRST], "etcd", "status", "-o", "json", check=False).out or "{}")
+    return {one["name"] for one in said.get("members", ()) if not one.get("problem")}
+
+
+def test_an_etcd_that_does_not_start_on_one_of_three_goes_back(cluster: Cluster) -> None:
+    second = cluster[SECOND]
+    patch(second, "etcd", argument("--no-such-flag=1"))
+    before = content(second)
+    data = asked_of_etcd(second, "hashkv", {}, service="maintenance")
+    ended = node(second, "--patches", PATCHES, check=False)
+    assert (ended.code, "error: etcd failed; this machine is back in its earlier state" in ended.err) == (1, True), ended.err
+    assert "no-such-flag" in ended.err
+    assert changed(before, content(second)) == ETCD_LEAVES
+    again = asked_of_etcd(second, "hashkv", {"revision": data["header"]["revision"]}, service="maintenance")
+    assert again["hash"] == data["hash"] or again["compact_revision"] != data["compact_revision"]
+    eventually(lambda: healthy(cluster) == set(CONTROL_PLANES), "all members to be healthy")
+
+
+def test_a_member_that_dies_while_another_one_is_restarted_ends_as_before_or_as_wanted(cluster: Cluster) -> None:
+    second, third = cluster[SECOND], cluster[THIRD]
+    patch(second, "etcd", argument("--max-request-bytes=1572865"))
+    upgrading = Running(second, "upgrade", "node", IGNORED, "--patches", PATCHES)
+    upgrading.says("Waiting for the kubelet to restart etcd")
+    third.cut_power()
+    ended = upgrading.ended()
+    assert "Traceback" not in ended.err
+    has_patch = b"--max-request-bytes=1572865" in content(second)["manifests/etcd.yaml"]
+    assert has_patch is (ended.code == 0), ended.err
+    eventually(lambda: healthy(cluster) == {FIRST, SECOND}, "the members of the other machines to be healthy")
+    patch(second, "etcd", argument("--max-request-bytes=1572866"))
+    before = content(second)
+    refused = node(second, "--patches", PATCHES, check=False)
+    assert (refused.code, "would lose its quorum: other members are dead" in refused.err) == (1, True), refused.err
+    assert changed(before, content(second)) == set()
+    third.boot()
+    third.ready()
+    eventually(lambda: healthy(cluster) == set(CONTROL_PLANES), "all members to be healthy")
+
+
+def test_kubeadm_calls_a_dead_etcd_on_one_of_three_a_success(cluster: Cluster) -> None:
+    """The kubelet uses the load balancer, as in clusters from before v1.31.
+
+    If it uses the API server of its machine, which needs this etcd, it cannot report that the static pod has changed,
+    and kubeadm goes back after five minutes.
+    """
+    third = cluster[THIRD]
+    third.run("sed", "-i", f"s,server: .*,server: https://{cluster.address}:{PORT},", "/etc/kubernetes/kubelet.conf")
+    third.run("systemctl", "restart", "kubelet")
+    patch(third, "etcd", argument("--no-such-flag=1"))
+    ended = run(KUBEADM, third, "upgrade", "node", IGNORED, "--patches", PATCHES, check=False)
+    assert ended.code == 0, ended.err
+    assert healthy(cluster) == {FIRST, SECOND}

@@ -1,0 +1,141 @@
+"""A TCP load balancer with readyz checks in front of control planes, and a client that counts its failed requests."""
+
+from __future__ import annotations
+
+import http.client
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from types import TracebackType
+
+PORT = 6443
+EVERY = 0.3
+"""Seconds between two checks of a server, and between two requests of a client."""
+
+
+class Balancer:
+    """Passes connections to the servers that are ready, in turn. One that does not accept a connection is left out until its next check."""
+
+    def __init__(self, address: str, servers: Sequence[str]) -> None:
+        self.address = address
+        self._ready = dict.fromkeys(servers, False)
+        self._turn = 0
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._listener = socket.create_server((address, PORT), backlog=128)
+        threads = [threading.Thread(target=self._check, args=(server,), daemon=True) for server in servers]
+        for thread in (*threads, threading.Thread(target=self._accept, daemon=True)):
+            thread.start()
+
+    def close(self) -> None:
+        """Stop. Connections that are open are passed on until they end."""
+        self._ended.set()
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _check(self, server: str) -> None:
+        context = ssl._create_unverified_context()
+        while not self._ended.wait(EVERY):
+            asked = http.client.HTTPSConnection(server, PORT, timeout=2, context=context)
+            try:
+                asked.request("GET", "/readyz")
+                self._ready[server] = asked.getresponse().status == 200
+            except (OSError, http.client.HTTPException):
+                self._ready[server] = False
+            finally:
+                asked.close()
+
+    def _accept(self) -> None:
+        while not self._ended.is_set():
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(client,), daemon=True).start()
+
+    def _serve(self, client: socket.socket) -> None:
+        with client:
+            server = self._next()
+            if server is None:
+                return
+            try:
+                upstream = socket.create_connection((server, PORT), timeout=2)
+            except OSError:
+                self._ready[server] = False
+                return
+            with upstream:
+                upstream.settimeout(None)
+                _pass_on(client, upstream)
+
+    def _next(self) -> str | None:
+        with self._lock:
+            ready = [server for server, is_ready in self._ready.items() if is_ready]
+            self._turn += 1
+            return ready[self._turn % len(ready)] if ready else None
+
+
+def _pass_on(*ends: socket.socket) -> None:
+    """Copy data in both directions until one end closes."""
+    other = dict(zip(ends, reversed(ends), strict=True))
+    with suppress(OSError):
+        while True:
+            for end in select.select(ends, (), ())[0]:
+                data = end.recv(65536)
+                if not data:
+                    return
+                other[end].sendall(data)
+
+
+class Client:
+    """Asks for an object again and again, each time with a new connection, until the end of the block.
+
+    A connection that is refused, or ends without a response, is tried once more, as clients behind a load balancer do.
+    """
+
+    def __init__(self, address: str, path: str, context: ssl.SSLContext) -> None:
+        self._address, self._path, self._context = address, path, context
+        self.asked = 0
+        self.failures: list[str] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Client:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(EVERY):
+            began = time.monotonic()
+            try:
+                status = self._asked()
+            except (OSError, http.client.HTTPException) as error:
+                self.failures.append(f"{type(error).__name__}: {error}, after {time.monotonic() - began:.1f} s")
+            else:
+                if status != 200:
+                    self.failures.append(f"status {status}")
+            self.asked += 1
+
+    def _asked(self) -> int:
+        try:
+            return self._once()
+        except (ConnectionError, ssl.SSLEOFError):
+            return self._once()
+
+    def _once(self) -> int:
+        connection = http.client.HTTPSConnection(self._address, PORT, timeout=60, context=self._context)
+        try:
+            connection.request("GET", self._path)
+            answer = connection.getresponse()
+            answer.read()
+            return answer.status
+        finally:
+            connection.close()
