@@ -62,7 +62,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_join_worker.py": Cost(4, 120),
     "tests/machines/test_kill_control_plane.py": Cost(3, 140),
     "tests/machines/test_kill_init.py": Cost(3, 120),
-    "tests/machines/test_kill_upgrade.py": Cost(2, 500),
+    "tests/machines/test_kill_upgrade.py": Cost(2, 300),
     "tests/machines/test_kill_worker.py": Cost(3, 100),
     "tests/machines/test_reset_machines.py": Cost(4, 110),
     "tests/machines/test_serving_machines.py": Cost(4, 90),

@@ -11,7 +11,7 @@ from typing import ClassVar
 from kill_kit import Boundary, Course, undisturbed
 from kill_stages import Reference
 from level_kit import COMPONENTS, NEXT, configuration, running, state
-from machine_kit import CONFIG, ENVIRONMENT, SHARED, eventually, kubewright, ready, write
+from machine_kit import CONFIG, ENVIRONMENT, SHARED, eventually, kubectl, kubewright, ready, write
 from state_kit import State, require_same
 from testbed import patch_level
 from testbed.bed import Bed
@@ -62,6 +62,14 @@ def find_kubewright_at_boot(machine: Machine) -> None:
     words = " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
     machine.run("mkdir", "-p", "/etc/systemd/system.conf.d")
     write(machine, "/etc/systemd/system.conf.d/kubewright.conf", f"[Manager]\nDefaultEnvironment={words}\n")
+
+
+def boot_again(machine: Machine) -> None:
+    """Let a machine lose power, and boot it. Its API server answers afterwards, without a command of ours."""
+    machine.cut_power()
+    machine.boot()
+    machine.ready()
+    eventually(lambda: bool(kubectl(machine, "get", "nodes").get("items")), "the API server to answer")
 
 
 class UpgradeStage:

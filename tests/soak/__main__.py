@@ -27,7 +27,7 @@ from kill_stages import ControlPlaneJoin, Init, Stage, WorkerJoin
 from testbed.bed import ensure_parts, sweep
 from tests.soak import report
 from tests.soak.report import Outcome
-from upgrade_stages import Apply, NodeUpgrade, Rollback
+from upgrade_stages import Apply, NodeUpgrade, Rollback, boot_again
 from upgrade_stages import ControlPlane as UpgradedPlane
 
 from kubewright.machines import host
@@ -45,6 +45,8 @@ WORKFLOWS: Final[Mapping[str, Callable[[Parts], Stage]]] = {
     "etcd-restore": Restore,
     "etcd-replace": MemberReplace,
 }
+POWER_CUTS: Final = frozenset({"upgrade", "upgrade-node", "upgrade-rollback"})
+"""Workflows whose machine also loses power after every second kill at a moment."""
 STATE: Final = ROOT / "build" / "soak"
 PAGE: Final = ROOT / "docs" / "soak.md"
 
@@ -69,19 +71,27 @@ def main(arguments: Sequence[str]) -> int:
 
 @dataclass(frozen=True)
 class Kill:
-    """Where one run of a workflow is killed: at a boundary, or some seconds after its start. One of `count`."""
+    """Where one run of a workflow is killed: at a boundary, or some seconds after its start. One of `count`.
+
+    `power`: then the machine loses power and boots.
+    """
 
     index: int
     count: int
     moment: float = 0.0
     boundary: Boundary | None = None
+    power: bool = False
 
     def __str__(self) -> str:
-        return f"where {self.boundary}" if self.boundary else f"after {self.moment:.3f} s"
+        where = f"where {self.boundary}" if self.boundary else f"after {self.moment:.3f} s"
+        return f"{where}, power cut" if self.power else where
 
     def __call__(self, machine: Machine, arguments: Sequence[str]) -> int:
         """Run the command, kill it, return its exit code."""
-        return killed_at(machine, self.boundary, arguments) if self.boundary else killed_after(machine, self.moment, arguments)
+        code = killed_at(machine, self.boundary, arguments) if self.boundary else killed_after(machine, self.moment, arguments)
+        if self.power:
+            boot_again(machine)
+        return code
 
 
 def _soak(name: str, parts: Parts, asked: argparse.Namespace, *, seed: int, known: Sequence[Outcome]) -> list[Outcome]:
@@ -97,7 +107,11 @@ def _soak(name: str, parts: Parts, asked: argparse.Namespace, *, seed: int, know
         course = stage.reference.course
         places, chosen = course.boundaries if asked.boundaries else [], moments(course.seconds, count=asked.count, seed=seed)
         kills = [Kill(index, len(places), boundary=place) for index, place in enumerate(places) if index not in passed]
-        kills += [Kill(index, len(chosen), moment=round(moment, 3)) for index, moment in enumerate(chosen) if index not in tried]
+        kills += [
+            Kill(index, len(chosen), moment=round(moment, 3), power=name in POWER_CUTS and index % 2 == 1)
+            for index, moment in enumerate(chosen)
+            if index not in tried
+        ]
         return [_one(stage, name, kill, seed=seed) for kill in kills]
     finally:
         stage.close()
