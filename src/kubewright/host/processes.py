@@ -11,11 +11,17 @@ from pathlib import Path
 from signal import Signals, pidfd_send_signal
 from typing import Final
 
+from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
 
 _DEAD: Final = frozenset("ZXx")
 _KIB: Final = 1024
+_PROC: Final = Path("/proc")
+_READS: Final = 1000
+_EMPTY_READS: Final = 10
+_BETWEEN_READS: Final = 0.001
+"""Seconds between two reads of the environment of a process that is executing another program."""
 _MOUNT_PROC: Final = "mount the one of this namespace, as `unshare --mount-proc` does"
 
 
@@ -61,7 +67,7 @@ class _Stat:
 class RealProcesses:
     """The `Processes` of this machine. `proc` is where procfs is mounted."""
 
-    def __init__(self, *, proc: Path = Path("/proc")) -> None:
+    def __init__(self, *, proc: Path = _PROC) -> None:
         self._proc = proc
         self._boot_id = ""
 
@@ -91,7 +97,7 @@ class RealProcesses:
         return [one for pid in self._pids() if (one := self.of(pid)) is not None and self.carries(one, marks, shared=shared)]
 
     def carries(self, identity: Identity, marks: Mapping[str, str], /, *, shared: str = "") -> bool:
-        variables = self._bytes(f"{identity.pid}/environ").split(b"\0")
+        variables = environment(identity.pid, proc=self._proc).split(b"\0")
         if not all(os.fsencode(f"{name}={value}") in variables for name, value in marks.items()):
             return False
         return (self._sees_our_files(identity.pid) or self._reaches(identity.pid, shared)) and self.alive(identity)
@@ -181,10 +187,40 @@ class RealProcesses:
         return self._bytes(name).decode("utf-8", errors="replace")
 
     def _bytes(self, name: str) -> bytes:
-        try:
-            return (self._proc / name).read_bytes()
-        except OSError:  # already gone, or not ours
-            return b""
+        return _content(self._proc / name)
+
+
+def environment(pid: int, *, proc: Path = _PROC, clock: Clock | None = None) -> bytes:
+    """Return the environment of a process, its variables separated by zero bytes; empty if it has ended, or is another user's.
+
+    While a process executes another program, both its environment and its command line read as empty (Linux: fs/binfmt_elf.c sets them
+    last). A process that is not a thread of the kernel, which has no executable, is read again until that is over. One that has a command
+    line may just have finished, so that it counts as one without an environment only after several reads.
+    """
+    place, empty, clock = proc / str(pid), 0, clock or SystemClock()
+    for _ in range(_READS):
+        found = _content(place / "environ")
+        if found or not _has_executable(place):
+            return found
+        empty += bool(_content(place / "cmdline"))
+        if empty == _EMPTY_READS:
+            break
+        clock.sleep(_BETWEEN_READS)
+    return b""
+
+
+def _has_executable(place: Path) -> bool:
+    try:
+        return bool((place / "exe").readlink())
+    except OSError:  # a thread of the kernel, a process that has ended, or not ours
+        return False
+
+
+def _content(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:  # already gone, or not ours
+        return b""
 
 
 def _kilobytes(text: str) -> int:

@@ -187,3 +187,14 @@ def test_a_process_that_ends_during_inspection_counts_as_ended(tmp_path, stat):
     (tmp_path / "5").mkdir()
     (tmp_path / "5/stat").write_text(stat)
     assert RealProcesses(proc=tmp_path).of(5) is None
+
+
+def test_a_process_is_known_by_its_mark_while_it_executes_other_programs(processes, tmp_path):
+    script = tmp_path / "again"
+    script.write_text('exec sh "$0"\n')
+    with subprocess.Popen(["sh", script], env=os.environ | {MARKER: "/state"}) as child:
+        try:
+            identity = processes.of(child.pid)
+            assert [processes.carries(identity, {MARKER: "/state"}) for _ in range(5000)].count(False) == 0
+        finally:
+            child.kill()

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from kubewright.base.records import dataclass
-from kubewright.host.processes import Identity, RealProcesses
+from kubewright.host.processes import Identity, RealProcesses, environment
 from kubewright.local.mark import Mark
 
 MACHINE: Final = "KUBEWRIGHT_MACHINE"
@@ -82,10 +82,7 @@ def find_components(mark: Mark) -> list[ComponentProcess]:
 
 def _component_process(identity: Identity) -> ComponentProcess | None:
     facts = stat_of(identity.pid)
-    try:
-        content = (_PROC / str(identity.pid) / "environ").read_bytes().decode("utf-8", "replace")
-    except OSError:
-        return None
+    content = environment(identity.pid).decode("utf-8", "replace")
     env = dict(part.split("=", 1) for part in content.split("\0") if "=" in part)
     if facts is None or not env.get(COMPONENT):
         return None
