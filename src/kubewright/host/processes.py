@@ -193,9 +193,9 @@ class RealProcesses:
 def environment(pid: int, *, proc: Path = _PROC, clock: Clock | None = None) -> bytes:
     """Return the environment of a process, its variables separated by zero bytes; empty if it has ended, or is another user's.
 
-    While a process executes another program, both its environment and its command line read as empty (Linux: fs/binfmt_elf.c sets them
-    last). A process that is not a thread of the kernel, which has no executable, is read again until that is over. One that has a command
-    line may just have finished, so that it counts as one without an environment only after several reads.
+    While a process executes another program, both its environment and its command line read as empty (Linux:
+    fs/binfmt_elf.c sets them last), so it is read again until that is over. A kernel thread, which has no executable,
+    is not. A process with a command line may just have finished: several empty reads show that it has no environment.
     """
     place, empty, clock = proc / str(pid), 0, clock or SystemClock()
     for _ in range(_READS):

@@ -39,7 +39,10 @@ def parse(text: str) -> Mount:
         raise UsageError(f"{quoted(text)}: machines see directories at absolute paths, not at {quoted(parts[1])}", remedy=_REMEDY)
     if any(own.is_relative_to(target) for own in _MACHINES_OWN) or any(target.is_relative_to(kernels) for kernels in _KERNELS):
         raise UsageError(f"{quoted(text)} would hide {target}, which machines need", remedy="choose another path, for example /mnt/data")
-    return Mount(source=Path(os.path.normpath(Path(parts[0]).expanduser().absolute())), target=target, read_only=parts[2:] == ["ro"])
+    source = Path(os.path.normpath(Path(parts[0]).expanduser().absolute()))
+    if ":" in str(source) or not str(source).isprintable():  # the current directory may be such a path
+        raise UsageError(f"{quoted(text)}: machines cannot see {quoted(str(source))}", remedy="use a directory without a colon in its path")
+    return Mount(source=source, target=target, read_only=parts[2:] == ["ro"])
 
 
 def parse_all(texts: Iterable[str]) -> tuple[Mount, ...]:

@@ -23,6 +23,7 @@ from kubewright.base.events import SilentReporter
 from kubewright.base.records import dataclass
 from kubewright.base.wait import PollingWaiter
 from kubewright.host.detached import DetachedProcess
+from kubewright.host.filesystem.mounts import unescaped
 from kubewright.host.programs.commands import Ended
 from kubewright.machines.cgroups import Cgroups
 from kubewright.machines.places import MachinePlaces
@@ -183,8 +184,8 @@ class Machine:
 
     def _has_mount(self, target: str) -> bool:
         """Return whether something is mounted at a path (proc_pid_mountinfo(5))."""
-        lines = Path(f"/proc/{self.leader}/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-        return any(line.split()[4] == target.replace(" ", "\\040") for line in lines)
+        lines = Path(f"/proc/{self.leader}/mountinfo").read_bytes().split(b"\n")[:-1]
+        return any(unescaped(line.split()[4]) == os.fsencode(target) for line in lines)
 
     def stop(self) -> None:
         """Kill the machine; it needs no orderly shutdown."""
@@ -243,8 +244,8 @@ class Machine:
             ),
             *("--register=no", "--keep-unit", f"--network-namespace-path=/run/netns/{self._namespace}", "--capability=all"),
             *("--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=read-only", "--bind=/dev/kmsg"),
-            *(f"--bind-ro={path}:{place}" for place, path in self._shared.items()),
-            *(f"--bind{'-ro' if one.read_only else ''}={one.source}:{one.target}" for one in self._mounts),
+            *(_bind(path, place, read_only=True) for place, path in self._shared.items()),
+            *(_bind(one.source, one.target, read_only=one.read_only) for one in self._mounts),
             *(f"--bind={self.places.containerd}:/var/lib/containerd", "-b"),
         ]
 
@@ -264,6 +265,12 @@ def clear_host(group: str, places: MachinePlaces) -> None:
         quietly(["umount", "-R", "-l", str(places.root)])
     for kept in _NSPAWN_RUN.glob(f"*/{_container(group, places.root_directory.name)}"):
         quietly(["rm", "-rf", "--one-file-system", str(kept)])
+
+
+def _bind(source: Path, target: str, *, read_only: bool) -> str:
+    """Return the argument of systemd-nspawn for a bind mount, in whose paths a backslash escapes (systemd-nspawn(1), `--bind=`)."""
+    paths = (str(path).replace("\\", "\\\\").replace(":", "\\:") for path in (source, target))
+    return f"--bind{'-ro' if read_only else ''}={':'.join(paths)}"
 
 
 def _container(group: str, machine: str) -> str:

@@ -123,7 +123,7 @@ def test_a_part_that_fails_is_noted(tmp_path: Path) -> None:
     assert modes == {"out": 0o700, "below": 0o700, "two.txt": 0o600, "problems.txt": 0o600}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="no root: files cannot be given away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can change the owner of a file")
 def test_the_files_belong_to_the_user_who_called_sudo(readable: Path) -> None:
     home = readable / "home"
     home.mkdir()

@@ -93,6 +93,14 @@ def test_a_mount_that_machines_cannot_have_is_refused(text: str) -> None:
         mounts.parse(text)
 
 
+def test_a_directory_whose_path_has_a_colon_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a:b").mkdir()
+    monkeypatch.chdir(tmp_path / "a:b")
+    with pytest.raises(UsageError, match="machines cannot see") as caught:
+        mounts.parse("x:/mnt/x")
+    assert caught.value.remedy == "use a directory without a colon in its path"
+
+
 def test_two_directories_at_one_path_and_missing_ones_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="two directories are to be at /mnt"):
         mounts.parse_all(["/a:/mnt", "/b:/mnt"])

@@ -41,7 +41,7 @@ with socket.socket(socket.AF_UNIX) as sock:
 """
 """A call with nothing but the standard library: other users cannot read this clone."""
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="no root: other users cannot be tried")
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can act as another user")
 
 
 def called(path: Path, user: int, *words: str) -> str:
@@ -83,7 +83,7 @@ def test_the_owner_may_publish_ports_and_nobody_else_may_call(readable: Path) ->
     if called(readable / "none", OWNER, "GET", "/status", "").startswith("FileNotFoundError"):
         serving(readable, test)
     else:
-        pytest.skip("no interpreter that other users can run")
+        pytest.skip("needs a Python interpreter that other users may run")
 
 
 def test_a_directory_that_others_may_change_is_refused(tmp_path: Path) -> None:

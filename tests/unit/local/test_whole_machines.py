@@ -14,8 +14,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from kubewright.apis.kubeconfig.documents import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
-from kubewright.base.errors import CheckFailed, DocumentError, HostError, UsageError, ValidationError
+from kubewright.base.errors import CertificateError, CheckFailed, DocumentError, HostError, UsageError, ValidationError
 from kubewright.base.records import replace
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import LEASE
@@ -176,7 +177,7 @@ def test_only_sudo_names_another_owner() -> None:
     assert owner.caller({"SUDO_UID": "4294967294"}) is None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="no root: files cannot be given away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can change the owner of a file")
 def test_files_of_a_cluster_belong_to_its_owner(readable: Path) -> None:
     user = owner.Owner(uid=12345, gid=12345, home=readable / "home")
     user.home.mkdir()
@@ -372,14 +373,29 @@ def test_any_machine_but_the_first_can_be_removed() -> None:
         removal.without(CLUSTER, "dev-worker-9")
 
 
+def administrator(**user: object) -> str:
+    """The administrator's kubeconfig of a machine, with further fields of its user."""
+    credentials = EmbeddedCertificate(certificate_pem=b"certificate", key_pem=b"key")
+    body: Any = kubeconfig_document(
+        server="https://api.kubewright.internal:6443", cluster_name="dev", user="kubernetes-admin", credentials=credentials, ca_pem=b"ca"
+    )
+    body["users"][0]["user"] |= user
+    return yaml.dump(body)
+
+
 def test_the_kubeconfig_of_the_host_names_an_address() -> None:
-    text = "clusters:\n- cluster:\n    certificate-authority-data: AAAA\n    server: https://api.kubewright.internal:6443\n  name: dev\n"
+    text = administrator()
     for address in ("172.30.4.11", "172.30.4.12"):
         text = endpoints.pointed(text, address)
-        assert yaml.load_all(text)[0].value["clusters"][0]["cluster"] == {
-            "certificate-authority-data": "AAAA",
-            "server": f"https://{address}:6443",
-        }
+        assert text == administrator().replace("api.kubewright.internal", address)
+
+
+def test_the_kubeconfig_of_the_host_takes_only_certificates_from_a_machine() -> None:
+    program = {"apiVersion": "client.authentication.k8s.io/v1", "command": "/bin/false", "interactiveMode": "Never"}
+    assert "/bin/false" not in endpoints.pointed(administrator(exec=program), "172.30.4.11")
+    files = {"client-certificate": "/root/a.crt", "client-certificate-data": "", "client-key": "/root/a.key", "client-key-data": ""}
+    with pytest.raises(CertificateError, match="has no embedded certificates"):
+        endpoints.pointed(administrator(**files), "172.30.4.11")
 
 
 @given(steps=st.lists(st.integers(0, 6) | st.integers(1, 6).map(lambda number: f"dev-worker-{number}"), max_size=8))

@@ -2,7 +2,7 @@
 
 Everything is derived from the Pod itself, so that an agent that is restarted continues where the last one stopped.
 Shapes and condition texts are the kubelet's (v1.36: pkg/kubelet/kubelet_pods.go, pkg/kubelet/status);
-docs/compat/kubelet.md lists what is not simulated.
+docs/compat/kubelet.md lists what the simulation leaves out.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import IO
 
 from kubewright.base.errors import HostError, KubewrightError, UsageError
 from kubewright.base.events import Progress, Reporter
-from kubewright.base.messages import quoted, reason_of
+from kubewright.base.messages import one_line, quoted, reason_of
 from kubewright.local.whole.owner import Owner, acting_as
 
 _PROBLEMS = "problems.txt"
@@ -55,7 +55,7 @@ class Sink:
 
     def failed(self, name: str, reason: str) -> None:
         """Note that a part is missing."""
-        self.problems.append(f"{name}: {reason}")
+        self.problems.append(one_line(f"{name}: {reason}"))
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file."""

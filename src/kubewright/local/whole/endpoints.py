@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePosixPath
 from typing import Final
 
+from kubewright.apis.kubeconfig.documents import EmbeddedCertificate, kubeconfig_document
+from kubewright.apis.machine import url
+from kubewright.base import yaml
+from kubewright.base.errors import CertificateError
 from kubewright.host.desired import File
 from kubewright.host.filesystem.files import Files
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
 from kubewright.local.whole import members, owner
 from kubewright.local.whole.documents import PORT
+from kubewright.pki import kubeconfigs
 
-_SERVER: Final = re.compile(r"^(\s+server: )\S+$", re.MULTILINE)
+_ADMIN: Final = "admin.conf"
 
 
 def follow(paths: ClusterPaths, cluster: ClusterRecord) -> None:
@@ -36,5 +40,21 @@ def write(paths: ClusterPaths, cluster: ClusterRecord, text: str) -> None:
 
 
 def pointed(text: str, address: str) -> str:
-    """Return a kubeconfig of one cluster with another server."""
-    return _SERVER.sub(rf"\g<1>https://{address}:{PORT}", text)
+    """Return a kubeconfig for the host, made from what an administrator's kubeconfig of a machine contains.
+
+    Only its names, CA and client certificate are taken over: the machine does not decide which programs or servers its
+    user's kubectl calls. Raises CertificateError for a kubeconfig without embedded certificates.
+    """
+    found = kubeconfigs.load(text.encode(), source=_ADMIN)
+    chosen, context = kubeconfigs.resolve(found, _ADMIN), found.contexts[found.current_context]
+    credentials = EmbeddedCertificate(certificate_pem=chosen.user.client_certificate_data, key_pem=chosen.user.client_key_data)
+    if not (chosen.cluster.certificate_authority_data and credentials.certificate_pem and credentials.key_pem):
+        raise CertificateError(f"{_ADMIN} of the machine has no embedded certificates", remedy="`sudo kubewright up` makes it again")
+    document = kubeconfig_document(
+        server=url(address, PORT),
+        cluster_name=context.cluster,
+        user=context.user,
+        credentials=credentials,
+        ca_pem=chosen.cluster.certificate_authority_data,
+    )
+    return yaml.dump(document)

@@ -68,8 +68,8 @@ def key_of(obj: Mapping[str, Any]) -> Key:
 def assigned(services: Iterable[Object], pool: Sequence[str], *, recent: Mapping[Key, str] = MappingProxyType({})) -> dict[Key, str]:
     """Return the address of each LoadBalancer Service; those for which none is left are missing.
 
-    Services keep theirs, also those that have been assigned recently and are not in the statuses that we know yet. A new one gets `spec.loadBalancerIP` if it is free, else the first free address; older
-    Services come first.
+    Services keep theirs, also those in `recent`, which are not in the statuses that we know yet. A new one gets
+    `spec.loadBalancerIP` if it is free, else the first free address; older Services come first.
     """
     ours = sorted(
         (one for one in services if _is_ours(one)), key=lambda one: (str(metadata(one).get("creationTimestamp")), str(key_of(one)))
