@@ -14,21 +14,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 import signal
 import sys
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
-from kubewright.base import logs
 from kubewright.base.clock import SystemClock
-from kubewright.base.errors import KubewrightError, Locked
+from kubewright.base.errors import KubewrightError
 from kubewright.base.unexpected import keep_running
-from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
-from kubewright.http import loop
 from kubewright.http.tls import serves_async
-from kubewright.local import daemon_process, record
+from kubewright.local import daemon_main, daemon_process, record
 from kubewright.local.daemon.machines import MachineSupervisors
 from kubewright.local.paths import ClusterPaths
 
@@ -43,26 +39,9 @@ _PORT_CHECK_EVERY: Final = 0.02
 
 
 def main() -> int:
-    """Run until stopped.
-
-    Exit code 75 if another daemon serves this cluster, 1 on an error of ours, which is in the log.
-    """
-    logs.configure()
+    """Run until stopped, with the exit codes of `daemon_main.run`."""
     paths = ClusterPaths(Path(sys.argv[1]))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # we hold keys: write no core dumps
-    os.umask(0o077)
-    lock = Lock(PurePosixPath(paths.root / "daemon.lock"), doing=f"daemon of cluster {paths.name}")
-    try:
-        lock.acquire()
-        daemon_process.write_identity(paths)
-        loop.run(lambda: _serve(paths))
-    except Locked as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    except KubewrightError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
-    return 0
+    return daemon_main.run(paths, lambda: _serve(paths), cluster=paths.name)
 
 
 async def _serve(paths: ClusterPaths) -> None:
@@ -85,7 +64,10 @@ async def _serve(paths: ClusterPaths) -> None:
     owner = _watch_owner(settings.owner, orphaned)
     removed = asyncio.Event()
     watch = asyncio.create_task(
-        keep_running("the state directory", lambda: _watch_directory(paths.root, removed), expected=()), name="state directory"
+        keep_running(
+            "the state directory", lambda: daemon_main.watch_directory(paths.root, removed, every=DIRECTORY_CHECK_EVERY), expected=()
+        ),
+        name="state directory",
     )
     try:
         await _first(stopping, released, orphaned, removed)
@@ -123,22 +105,6 @@ def _watch_owner(owner: str, orphaned: asyncio.Event) -> int | None:
         return None
     asyncio.get_running_loop().add_reader(handle, orphaned.set)
     return handle
-
-
-async def _watch_directory(root: Path, gone: asyncio.Event) -> None:
-    """Detect the removal of the state directory: then no other program can find and stop the processes."""
-    mine = _inode(root)
-    while _inode(root) == mine:
-        await asyncio.sleep(DIRECTORY_CHECK_EVERY)
-    gone.set()
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 async def _first(*waited: asyncio.Event) -> None:

@@ -16,23 +16,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import resource
 import signal
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final
 
-from kubewright.base import logs
-from kubewright.base.errors import HostError, KubewrightError, Locked
+from kubewright.base.errors import HostError
 from kubewright.base.unexpected import keep_running
 from kubewright.host.detached import DetachedProcess
-from kubewright.host.locks import Lock
 from kubewright.host.processes import Identity, RealProcesses
-from kubewright.http import loop
-from kubewright.local import daemon_process
+from kubewright.local import daemon_main, daemon_process
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.whole import members
 from kubewright.machines import firewall
@@ -48,23 +43,9 @@ DIRECTORY_CHECK_EVERY: Final = 5.0
 
 
 def main() -> int:
-    """Run until stopped. Exit code 75 if another daemon serves this cluster, 1 on an error of ours, which is in the log."""
-    logs.configure()
+    """Run until stopped, with the exit codes of `daemon_main.run`."""
     own, paths = ClusterPaths(Path(sys.argv[1])), ClusterPaths(Path(sys.argv[2]))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # we hold keys: write no core dumps
-    os.umask(0o077)
-    lock = Lock(PurePosixPath(own.root / "daemon.lock"), doing=f"daemon of cluster {paths.name}")
-    try:
-        lock.acquire()
-        daemon_process.write_identity(own)
-        loop.run(lambda: _serve(own, paths, owner=int(sys.argv[3]), outlived=sys.argv[4]))
-    except Locked as error:
-        sys.stderr.write(f"{error}\n")
-        return error.exit_code
-    except KubewrightError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return 1
-    return 0
+    return daemon_main.run(own, lambda: _serve(own, paths, owner=int(sys.argv[3]), outlived=sys.argv[4]), cluster=paths.name)
 
 
 async def _serve(own: ClusterPaths, paths: ClusterPaths, *, owner: int, outlived: str) -> None:
@@ -84,7 +65,7 @@ async def _serve(own: ClusterPaths, paths: ClusterPaths, *, owner: int, outlived
         "machines": states.run,
         "services of the cluster": ClusterServices(paths, states).run,
         "the host's firewalls": lambda: _keep_exceptions(bridge_of(members.group_name(paths))),
-        "the daemon's directory": lambda: _watch_directory(own.root, stopping),
+        "the daemon's directory": lambda: daemon_main.watch_directory(own.root, stopping, every=DIRECTORY_CHECK_EVERY),
     }
     if outlived:
         works["the end of the cluster"] = lambda: _remove_after(Identity.parse(outlived), own, paths)
@@ -110,15 +91,6 @@ async def _keep_exceptions(bridge: str) -> None:
             continue
         if changed:
             _log.info("the exceptions for %s in %s were missing and have been added again", bridge, ", ".join(changed))
-
-
-async def _watch_directory(root: Path, gone: asyncio.Event) -> None:
-    """Detect the removal of the directory, also if there is another one: then no other program can find and stop this one."""
-    mine = await asyncio.to_thread(root.stat)
-    with suppress(FileNotFoundError):
-        while os.path.samestat(mine, await asyncio.to_thread(root.stat)):
-            await asyncio.sleep(DIRECTORY_CHECK_EVERY)
-    gone.set()
 
 
 async def _remove_after(process: Identity, own: ClusterPaths, paths: ClusterPaths) -> None:
