@@ -5,7 +5,7 @@ client-go: tools/leaderelection.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -63,3 +63,21 @@ def taken(found: Object, terms: LeaseTerms, *, identity: str, now: datetime) -> 
 def given_back(found: Object) -> Object:
     """Return a lease as its holder writes it to release it."""
     return {**found, "spec": {**found["spec"], HOLDER: "", "leaseDurationSeconds": 1}}
+
+
+def is_orphaned(found: Object, machines: Collection[str], *, since: float) -> bool:
+    """Return whether a lease was last renewed before a time by a process of one of these machines, all of which have ended since.
+
+    The time is in seconds since 1970. The identity of a leader of kube-controller-manager or kube-scheduler is
+    `MACHINE_UUID` (kubernetes v1.36: cmd/kube-controller-manager/app/controllermanager.go).
+    """
+    spec = found.get("spec") or {}
+    return str(spec.get(HOLDER) or "").rpartition("_")[0] in machines and moment(spec, "renewTime") < since
+
+
+def moment(spec: Spec, field: str) -> float:
+    """Return a time of a lease in seconds since 1970; 0 if it has none."""
+    try:
+        return datetime.fromisoformat(str(spec.get(field))).timestamp()
+    except ValueError:
+        return 0.0

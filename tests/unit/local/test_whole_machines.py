@@ -7,6 +7,7 @@ import json
 import os
 import tarfile
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ ALONE = replace(CLUSTER, nodes=0)
 SECOND = LocalMachineRecord(name="dev-control-plane-2", address="172.30.4.12")
 THIRD = LocalMachineRecord(name="dev-control-plane-3", address="172.30.4.13")
 SEVERAL = replace(CLUSTER, machines=(FIRST, SECOND, THIRD))
+SINCE = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC).timestamp()
 CREDENTIALS = documents.Credentials(token=TOKEN, certificate_key="0" * 64)
 
 
@@ -295,13 +297,13 @@ def test_states_of_nodes() -> None:
 )
 def test_leaders_that_ended_with_their_machines_lose_their_leases(holder: str, renewed: str, released: bool) -> None:
     kube = RecordingKube()
-    elections.release(kube, started=["dev-control-plane"], since="2026-01-01T00:00:10.000000Z")
+    elections.release(kube, started=["dev-control-plane"], since=SINCE)
     assert kube.writes == []  # nobody has been elected yet
     for name in ("kube-controller-manager", "kube-scheduler", "another"):
         spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
         metadata = {"name": name, "namespace": "kube-system"}
         kube.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
-    elections.release(kube, started=["dev-control-plane"], since="2026-01-01T00:00:10.000000Z")
+    elections.release(kube, started=["dev-control-plane"], since=SINCE)
     found = {lease["metadata"]["name"]: lease["spec"]["holderIdentity"] for lease in kube.list(LEASE, "kube-system")}
     left = "" if released else holder
     assert found == {"kube-controller-manager": left, "kube-scheduler": left, "another": holder}

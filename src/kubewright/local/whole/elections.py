@@ -20,15 +20,13 @@ _NAMESPACE: Final = "kube-system"
 _ELECTING: Final = ("kube-controller-manager", "kube-scheduler")
 
 
-def release(api: KubeAPI, *, started: Collection[str], since: str) -> None:
-    """Release the Leases whose holders ran on machines that were started since a time (RFC 3339, in microseconds).
+def release(api: KubeAPI, *, started: Collection[str], since: float) -> None:
+    """Release the Leases whose holders ran on machines that were started since a time, in seconds since 1970.
 
     A Lease that was renewed later has a living holder, and so has one that another machine holds.
     """
     for name in _ELECTING:
         with suppress(NotFound, Conflict):  # nobody has been elected yet, or somebody is by now
             found = api.get(LEASE, name, _NAMESPACE)
-            spec = found.get("spec") or {}
-            machine = str(spec.get(lease_rules.HOLDER) or "").rpartition("_")[0]
-            if machine in started and str(spec.get("renewTime") or "") < since:
+            if lease_rules.is_orphaned(found, started, since=since):
                 api.update(lease_rules.given_back(found))

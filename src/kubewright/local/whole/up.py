@@ -117,7 +117,7 @@ def _bring_up(run: UpRun) -> tuple[list[Change], float]:
     Workers start while `init` runs.
     """
     daemon = client.start(run.paths, owner=owner.uid_of(run.paths), outlived=run.options.owner)  # it loads while machines start
-    began = rfc3339_micro(run.clock.now())
+    began = run.clock.now()
     started = _start(run)
     changes = [Change(target=f"machine {name}", action=Action.CREATE, reason="started") for name in started]
     changes += _ready(run, run.planes, started=started)
@@ -127,7 +127,7 @@ def _bring_up(run: UpRun) -> tuple[list[Change], float]:
     api_ready = run.clock.monotonic() - run.start
     run.mark("apiReady", "reached")
     with access.client(run.paths, run.cluster, clock=run.clock) as api:
-        elections.release(api, started=started, since=began)
+        elections.release(api, started=started, since=began.timestamp())
         surplus = removal.surplus(run.paths, run.cluster)
         for name in surplus:
             changes += removal.remove(run.paths, run.cluster, name, api, waiter=run.waiter)
@@ -137,7 +137,7 @@ def _bring_up(run: UpRun) -> tuple[list[Change], float]:
         changes += joining.join(run, newcomers)
         if run.cluster.made and not all(run.cluster.is_worker(name) for name in (*surplus, *newcomers)):
             _restart_proxies(api)
-        _wait_for_nodes(run, api, since=dict.fromkeys(started, began))
+        _wait_for_nodes(run, api, since=dict.fromkeys(started, rfc3339_micro(began)))
         for secret in (secrets.name_of(run.token.partition(".")[0]), configmaps.KUBEADM_CERTS):
             remove_object(api, named("Secret"), secret, secrets.NAMESPACE)
     run.mark("nodesReady", "reached")

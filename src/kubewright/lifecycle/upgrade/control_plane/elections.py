@@ -8,10 +8,8 @@ so its successor would wait until that expires, 15 seconds later.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import APIError, NotFound
 from kubewright.kube import lease_rules
@@ -41,9 +39,9 @@ def led(ctx: UpgradeContext, name: str, since: float) -> str | None:
     if found is None:
         return None
     spec = found.get("spec") or {}
-    if _moment(spec, "renewTime") < since:
+    if lease_rules.moment(spec, "renewTime") < since:
         return "no leader has been elected since it was started"
-    elected = _moment(spec, "acquireTime")
+    elected = lease_rules.moment(spec, "acquireTime")
     seconds = ctx.clock.now().timestamp() - elected
     return f"the leader was elected {seconds:.0f} s ago" if elected >= since and seconds < AT_WORK else None
 
@@ -56,9 +54,7 @@ def give_back(ctx: UpgradeContext, name: str, since: float) -> None:
     """
     with suppress(APIError):
         found = _lease(ctx, name)
-        spec = (found or {}).get("spec") or {}
-        own = str(spec.get(lease_rules.HOLDER) or "").startswith(f"{ctx.host.facts.detected.host_name}_")
-        if found is not None and own and _moment(spec, "renewTime") < since:
+        if found is not None and lease_rules.is_orphaned(found, [ctx.host.facts.detected.host_name], since=since):
             ctx.probe.update(lease_rules.given_back(found))
 
 
@@ -72,11 +68,3 @@ def _lease(ctx: UpgradeContext, name: str) -> Object | None:
         return ctx.probe.get(LEASE, lease or name, namespace or NAMESPACE)
     except NotFound:
         return None
-
-
-def _moment(spec: Mapping[str, Any], field: str) -> float:
-    """Return a time of a Lease in seconds since 1970, 0 if there is none."""
-    try:
-        return datetime.fromisoformat(str(spec.get(field))).timestamp()
-    except ValueError:
-        return 0.0
