@@ -38,7 +38,7 @@ MAKE_IMAGE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then echo "-
 # The sources of the archive, and of the program that builds it.
 BUNDLED = $(shell find src -type f ! -name '*.pyc') $(wildcard scripts/bundle.py scripts/launcher.c) requirements.lock pyproject.toml README.md LICENSE
 
-.PHONY: help up down wheel bundle image test test-all test-rest set-up set-up-rest test-unit test-controlplane test-machines machines enter copy test-compat lint format bench soak soak-machines soak-controllers soak-hub soak-agent flaky fuzz mutants lock \
+.PHONY: help up down wheel bundle image test test-all test-rest set-up set-up-rest test-unit test-controlplane test-machines machines enter copy test-compat lint format bench soak soak-tests soak-machines soak-controllers soak-hub soak-agent flaky fuzz mutants lock \
   proto clean
 
 help: ## Show this list
@@ -153,6 +153,11 @@ soak: $(VENV)/.test ## Kill init and joins at all boundaries and 50 random momen
 	$(BIN)/kubewright binaries fetch
 	$(ENSURE_MACHINES)
 	PYTHONPATH=tests:tests/machines $(BIN)/python -m tests.soak $(ARGS)
+
+# About 20 minutes on two quiet cores. tests/parts.py lists them.
+soak-tests: $(VENV)/.test ## Run the tests on whole machines that `make test-all` leaves out: variants of its tests, and further kills
+	@$(MAKE) --no-print-directory set-up build/.bytecode
+	$(RUN_PART) soak
 
 # About an hour on two quiet cores.
 soak-machines: $(VENV)/.test ## Kill command, daemon and machines of a cluster of machines 100 times (ARGS='--count 10')

@@ -1,7 +1,8 @@
-"""Which tests `make test` runs and which only `make test-all` does: a table, and the option `--part`.
+"""Which tests `make test` runs, which only `make test-all` does, and which neither does: a table, and the option `--part`.
 
 `make test` tests everything that kubewright does, and builds only what its own tests need: no programs of other minor releases, no archive, no
-image. Tests that wait for long, kill processes or try many variants are in the rest. Without the option all tests run.
+image. Tests that wait for long, kill processes or try many variants are in the rest. Long tests on whole machines that vary a test of the rest
+are left to `make soak-tests`. Without the option all tests run.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ class Part(Enum):
 
     FIRST = "first"
     REST = "rest"
+    SOAK = "soak"
+    """Only `make soak-tests` runs them: another test shows the same for another variant, or `make soak` does it more often."""
     BOTH = "both"
     CASES = "cases"
     """The first part runs one case in five of each test, beginning with the first one; the rest runs the others."""
 
 
-FIRST, REST, BOTH, CASES = Part.FIRST, Part.REST, Part.BOTH, Part.CASES
+FIRST, REST, SOAK, BOTH, CASES = Part.FIRST, Part.REST, Part.SOAK, Part.BOTH, Part.CASES
+_FAILURES: Final = "tests/machines/test_upgrade_machines.py::test_a_component_that_does_not_run_takes_the_machine_back"
 TABLE: Final[Mapping[str, Part]] = {
     "tests": FIRST,
     # comparisons with kubeadm and other components
@@ -103,6 +107,17 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubeadm-kubewright]": FIRST,
     "tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[0]": FIRST,
     "tests/machines/test_whole_plugin.py": FIRST,
+    # `make soak` kills at these places as well, and at all others
+    "tests/machines/test_kill_init.py::TestInit::test_killed_at_a_boundary_between_phases[3]": SOAK,
+    "tests/machines/test_kill_upgrade.py::test_a_killed_upgrade_ends_as_an_undisturbed_one": SOAK,
+    "tests/machines/test_whole_kills.py": SOAK,
+    # variants of tests that are in the rest
+    "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubeadm-kubeadm]": SOAK,
+    "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubewright-kubewright]": SOAK,
+    "tests/machines/test_upgrade_cluster.py::test_a_member_that_dies_while_another_one_is_restarted_ends_as_before_or_as_wanted": SOAK,
+    "tests/machines/test_upgrade_cluster.py::test_kubeadm_calls_a_dead_etcd_on_one_of_three_a_success": SOAK,
+    f"{_FAILURES}[a controller-manager that exits when it has begun]": SOAK,
+    "tests/machines/test_upgrade_machines.py::test_kubeadm_calls_a_dead_controller_manager_a_success": SOAK,
 }
 """Folders, files, tests and single cases of tests, each with its part. The most specific row applies."""
 SHARE: Final = 5
@@ -142,7 +157,11 @@ def seed(number: int) -> int:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option."""
-    parser.addoption("--part", choices=[FIRST.value, REST.value], help="Run one part of the suite: the tests of `make test`, or the rest.")
+    parser.addoption(
+        "--part",
+        choices=[FIRST.value, REST.value, SOAK.value],
+        help="Run the tests of `make test`, the rest of `make test-all`, or the others.",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -165,13 +184,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if dead := [row for row in TABLE if "[" in row and row not in cases and row.partition("[")[0] in functions]:
         raise pytest.UsageError(f"tests/parts.py has rows for cases that do not exist: {dead}")
     earlier: Counter[str] = Counter()
-    found = {item: _part_of(item, earlier) in {_chosen, BOTH} for item in items}
+    wanted = {_chosen} if _chosen is SOAK else {_chosen, BOTH}
+    found = {item: _part_of(item, earlier) in wanted for item in items}
     config.hook.pytest_deselected(items=[item for item in items if not found[item]])
     items[:] = [item for item in items if found[item]]
 
 
 def _part_of(item: pytest.Item, earlier: Counter[str]) -> Part:
-    """Return FIRST, REST or BOTH. `earlier` counts the cases of each test."""
+    """Return FIRST, REST, SOAK or BOTH. `earlier` counts the cases of each test."""
     part, function = part_of(item.nodeid), item.nodeid.partition("[")[0]
     if part in {FIRST, CASES} and is_hypothesis_test(getattr(item, "obj", None)):
         return BOTH

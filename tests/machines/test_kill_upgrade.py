@@ -1,7 +1,7 @@
 """Upgrades of one control plane that are killed, or lose power: the same command reaches the state of an undisturbed run.
 
-These are the most telling kills; `make soak` kills `apply`, `node` and `rollback` at all boundaries and steps, and at many moments,
-half of them with a power cut.
+The power cut is the most telling one. The others are in `make soak-tests`; `make soak` kills `apply`, `node` and `rollback` at all boundaries
+and steps, and at many moments, half of them with a power cut.
 """
 
 from __future__ import annotations
@@ -21,11 +21,8 @@ from kubewright.machines.parts import Parts
 
 @pytest.fixture(scope="module")
 def stages(parts: Parts) -> Iterator[dict[str, UpgradeStage]]:
-    """The undisturbed runs of an upgrade and of its way back are made first, so that each kill begins where the one before has ended."""
     plane = ControlPlane(parts)
-    rows = {row.name: row(plane) for row in (Apply, Rollback)}
-    assert [row.reference.course.seconds > 0 for row in rows.values()] == [True, True]
-    yield rows
+    yield {row.name: row(plane) for row in (Apply, Rollback)}
     plane.close()
 
 

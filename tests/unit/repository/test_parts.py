@@ -1,4 +1,4 @@
-"""The two parts of the suite (tests/parts.py): every test is in one of them, and the first has a fifth of the generated examples."""
+"""The parts of the suite (tests/parts.py): every test is in one of them, and the first has a fifth of the generated examples."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import parts
-from parts import BOTH, CASES, FIRST, REST, TABLE
+from parts import BOTH, CASES, FIRST, REST, SOAK, TABLE
 
 pytest_plugins = ["pytester"]
 TESTS = Path(parts.__file__).parent
@@ -25,6 +25,7 @@ TESTS = Path(parts.__file__).parent
         ("tests/controlplane/test_local_down.py::test_down_leaves_nothing[_litter]", REST),
         ("tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[0]", FIRST),
         ("tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[1]", REST),
+        ("tests/machines/test_kill_init.py::TestInit::test_killed_at_a_boundary_between_phases[3]", SOAK),
         ("tests/compat/test_command_lines.py::test_x[a]", CASES),
         ("tests/compat/test_config_differential.py::test_broken_files_are_treated_as_by_kubeadm", BOTH),
     ],
@@ -53,15 +54,17 @@ SUITE = {
     "tests/unit/test_a.py": "import pytest\n@pytest.mark.parametrize('n', range(3))\ndef test_a(n): pass\n",
     "tests/machines/test_init_machines.py": "def test_a(): pass\ndef test_b(): pass\n",
     "tests/machines/test_b.py": "class TestB:\n    def test_b(self): pass\n",
+    "tests/machines/test_whole_kills.py": "def test_k(): pass\n",
     "tests/compat/test_d.py": "import pytest\n@pytest.mark.parametrize('n', range(7))\ndef test_d(n): pass\ndef test_e(): pass\n",
     "tests/compat/test_config_differential.py": "import parts\ndef test_c(): print('examples', parts.examples(300), parts.seed(7))\n",
 }
-COUNTS = {"first": (8, "examples 60 7"), "rest": (6, "examples 240 8"), "": (15, "examples 300 7")}
+COUNTS = {"first": (8, "examples 60 7"), "rest": (6, "examples 240 8"), "soak": (1, ""), "": (15, "examples 300 7")}
+"""How many tests without generated examples a part has, and what the one with examples prints; none for the part that does not have it."""
 
 
 def test_each_test_is_in_one_part_and_examples_and_cases_are_divided(suite: Path) -> None:
     ran = {part: _ran(suite, part) for part in COUNTS}
-    assert sorted(ran["first"] + ran["rest"]) == ran[""]
+    assert sorted(ran["first"] + ran["rest"] + ran["soak"]) == ran[""]
     assert [name.partition("::")[2] for name in ran["first"] if "compat" in name] == ["test_d[0]", "test_d[5]", "test_e"]
     assert (suite / "build" / "first.txt").read_text().startswith("first part: 9 passed")
 
@@ -85,7 +88,7 @@ def _ran(suite: Path, part: str, *options: str) -> list[str]:
     result = _run(suite, "-rA", *(("--part", part) if part else ()), *options)
     names = [line.split()[1] for line in result.splitlines() if line.startswith("PASSED ")]
     found = sorted(name for name in names if "differential" not in name)
-    assert (len(found), len(names) - len(found)) == (tests - (not part), 1)
+    assert (len(found), len(names) - len(found)) == (tests, bool(said))
     assert said in result
     return found
 
