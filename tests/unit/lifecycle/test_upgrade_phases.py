@@ -23,6 +23,7 @@ from kubewright.lifecycle.init import upgraded
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import State
 from kubewright.lifecycle.upgrade.control_plane import proofs
+from kubewright.pki import table
 from snapshot_files import database, snapshot
 
 ETCD = "3.6.8-0"
@@ -158,6 +159,24 @@ def test_certificates_stay_where_that_is_asked_for(box):
     box.upgrade(certificate_renewal=False)
     after = box.snapshot()
     assert {name for name in before if "pki" in name or name.endswith(".conf") if before[name] != after[name]} == set()
+
+
+def test_the_kubeconfig_of_our_controllers_is_renewed_and_their_static_pod_restarted(box):
+    path = Path(box.layout.kubeconfig(table.CONTROLLERS.name))
+    path.write_bytes(Path(box.layout.kubeconfig("scheduler")).read_bytes())
+    before = path.read_bytes()
+    changes = names(box.upgrade().changes)
+    assert changes.count(f"certificate {path.name}") == 1
+    assert path.read_bytes() != before
+    assert box.runtime.stopped == [f"of {table.CONTROLLERS.name}"]
+    after = path.read_bytes()
+    assert names(box.upgrade().changes) == []
+    assert (path.read_bytes(), len(box.runtime.stopped)) == (after, 1)
+
+
+def test_a_machine_without_our_controllers_gets_no_kubeconfig_of_them(box):
+    box.upgrade()
+    assert (Path(box.layout.kubeconfig(table.CONTROLLERS.name)).exists(), box.runtime.stopped) == (False, [])
 
 
 def test_an_etcd_that_changes_is_told_not_to_make_a_cluster_of_its_own(box):

@@ -14,6 +14,7 @@ from pathlib import Path
 from init_kit import Box, Services, asked
 
 from kubewright.base import yaml
+from kubewright.base.change import Action, Change
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import Unreachable
 from kubewright.base.records import dataclass as record
@@ -32,6 +33,7 @@ from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.upgrade import operation, rollback, status
 from kubewright.lifecycle.upgrade.context import UpgradeContext
 from kubewright.lifecycle.upgrade.request import RollbackOptions, UpgradeOptions
+from kubewright.pki import table
 from operation_kit import stand_in_machine
 from snapshot_files import database, snapshot
 
@@ -95,10 +97,11 @@ class Runtime:
         return [f"the last words of {pod}"] if pod in self.broken else []
 
     def sandboxes(self):
-        return [Sandbox(id=f"of {name}", name=f"{name}-node1", namespace="kube-system") for name in PODS]
+        return [Sandbox(id=f"of {name}", name=f"{name}-node1", namespace="kube-system") for name in (*PODS, table.CONTROLLERS.name)]
 
     def stop_sandbox(self, sandbox):
         self.stopped.append(sandbox.id)
+        return Change(target=sandbox.target, action=Action.UPDATE)
 
     def version(self):
         return RuntimeVersion(name="fake", version="1")

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Action, Change
+from kubewright.base.errors import HostError
 from kubewright.base.events import Warned
 from kubewright.host.desired import File
 from kubewright.host.overlay import OverlayHost
 from kubewright.lifecycle.steps import checkpoint, renewal
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.renewal import CertificateLocations, RenewalResult
+from kubewright.lifecycle.upgrade.planning.versions import NAMESPACE
+from kubewright.pki import table
 from kubewright.pki.renewal import Terms
 
 if TYPE_CHECKING:
@@ -66,6 +69,24 @@ def renewed_administrators(ctx: UpgradeContext) -> Iterator[Change]:
     """Renew admin.conf and super-admin.conf, if they exist."""
     names = [name for name in _ADMINISTRATORS if ctx.kubeconfigs.read(name) is not None]
     yield from (_told(ctx, name) for name in _renewed(ctx, ctx.host, names))
+
+
+def renewed_controllers(ctx: UpgradeContext) -> Iterator[Change]:
+    """Renew the kubeconfig of kubewright's own controllers, if this machine has their static pod, and restart that pod.
+
+    It reads the file only when it starts. The kubelet starts it again at once.
+    """
+    name, pod = table.CONTROLLERS.file, f"{table.CONTROLLERS.name}-{ctx.node_name}"
+    if ctx.kubeconfigs.read(name) is None:
+        return
+    for one in _renewed(ctx, ctx.host, [name]):
+        yield _told(ctx, one)
+        try:
+            for sandbox in ctx.host.runtime.sandboxes():
+                if (sandbox.namespace, sandbox.name) == (NAMESPACE, pod) and sandbox.ready:
+                    yield ctx.host.runtime.stop_sandbox(sandbox)
+        except HostError as error:
+            ctx.reporter.emit(Warned(text=f"restart the static pod {pod}: it still uses its earlier certificate ({error})"))
 
 
 def _told(ctx: UpgradeContext, name: str) -> Change:

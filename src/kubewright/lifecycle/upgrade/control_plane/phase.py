@@ -255,11 +255,12 @@ def _step(
 
 
 def _settle(ctx: UpgradeContext, pods: Sequence[_Pod]) -> Iterator[Step]:
-    """Renew the administrators' kubeconfigs, and wait until the components have been running for a while.
+    """Renew the remaining kubeconfigs, and wait until the components have been running for a while.
 
     Raises ComponentFailed if one of them has ended meanwhile.
     """
     yield from leaves.renewed_administrators(ctx)
+    yield from leaves.renewed_controllers(ctx)
     for pod in pods:
         yield proofs.wait(ctx, pod.proof, pod.new, steady=running.STEADY)
     for pod in pods:
