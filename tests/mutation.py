@@ -97,6 +97,9 @@ TABLES: Final = {
     ),
     "rbac": Table(("manifests/rbac.py",), frozenset({"Grant", "Rule", "Subject"}), ("tests/unit/manifests", _INIT_CASES)),
     "serving-checks": Table(("controllers/serving/checks.py",), frozenset({"Check"}), ("tests/unit/controllers/test_serving_checks.py",)),
+    "client-checks": Table(
+        ("controllers/serving/clients.py",), frozenset({"ClientCheck"}), ("tests/unit/controllers/test_client_checks.py",)
+    ),
     "evidence-sources": Table(
         ("controllers/serving/sources/fetching.py",),
         frozenset(),

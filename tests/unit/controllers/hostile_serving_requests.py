@@ -56,6 +56,8 @@ _EXTENSIONS: Final = {
     "usage": extension("2.5.29.15", b"\x03\x02\x07\x80"),
     "no CA": extension("2.5.29.19", b"\x30\x00"),
     "CA": extension("2.5.29.19", b"\x30\x03\x01\x01\xff"),
+    "CA of some depth": extension("2.5.29.19", b"\x30\x06\x01\x01\xff\x02\x01\x00"),
+    "certificate signing": extension("2.5.29.15", b"\x03\x02\x02\x84"),
     "constrained": extension("2.5.29.30", b"\x30\x00"),
     "unknown": extension("1.2.3.4", b"\x05\x00"),
 }
@@ -192,6 +194,7 @@ def _require_rules(csr: SigningRequest, evidence: Evidence, found: node_approval
     assert csr.expiration_seconds is None or csr.expiration_seconds <= 2160 * 3600
     assert {one.oid.dotted_string for one in parsed.extensions} <= _TOLERATED
     assert not any(isinstance(one.value, x509.BasicConstraints) and one.value.ca for one in parsed.extensions)
+    assert not any(isinstance(one.value, x509.KeyUsage) and one.value.key_cert_sign for one in parsed.extensions)
     names = list(parsed.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     dns = [one.value for one in names if isinstance(one, x509.DNSName)]
     addresses = [one.value for one in names if isinstance(one, x509.IPAddress)]

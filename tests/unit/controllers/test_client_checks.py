@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ from controllers_kit import NODES, NOW, condition, extension, request
 from cryptography.hazmat.primitives.asymmetric import ec
 from serving_kit import policy
 
+from kubewright.apis.join_records import JoinRecord, State
 from kubewright.base.errors import Conflict
 from kubewright.controllers import options, requests
 from kubewright.controllers.requests import CLIENT_KUBELET, Nothing, SigningRequest
@@ -21,6 +22,8 @@ from kubewright.controllers.serving import clients
 from kubewright.controllers.serving.client_approver import ALARM
 from kubewright.controllers.serving.clients import ClientEvidence, decide
 from kubewright.controllers.serving.deciding import Approve, Deny, Wait
+from kubewright.controllers.serving.evidence import Answer, Membership
+from kubewright.controllers.serving.sources.asking import Look, Tools
 from kubewright.http.messages import Request
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
@@ -64,6 +67,11 @@ def decided(csr: SigningRequest, found: ClientEvidence | None = None, text: str 
     return decide(csr, found or ClientEvidence(), policy(text), now=NOW + later)
 
 
+def recorded(**answer: Any) -> ClientEvidence:
+    """Evidence with an answer of the join records."""
+    return ClientEvidence(records=Answer(source="joinRecords", **answer))
+
+
 ALL_SAN = [("dns", "a"), ("ip", b"\x0a\x01\x00\x07"), ("email", "a@b"), ("uri", "https://a")]
 DENIED = [
     ("C1a", "Malformed", client(b"junk"), None),
@@ -88,6 +96,20 @@ DENIED = [
     ("C3", "TokenNotAllowed", client(username="system:serviceaccount:kube-system:x"), None),
     ("C3", "TokenNotAllowed", client(), ClientEvidence(token_key="the bootstrap token was used for worker-1, with another key")),
     ("C1h", "KeyReuse", client(), ClientEvidence(key_holder="system:node:b for x")),
+    ("C2a", "Superseded", client(**SELF), ClientEvidence(exists=True, newer="csr-2")),
+    ("C2e", "Revoked", client(**SELF), recorded(membership=Membership.LEFT)),
+    ("C2f", "UnknownCredential", client(**SELF), recorded(membership=Membership.OTHER_CREDENTIAL)),
+]
+WAITING = [
+    ("C2b", client(**SELF), ClientEvidence(exists=True, recent=13), POLICY),
+    ("C2c", client(**SELF), recorded(problem="locked"), POLICY),
+    ("C2c", client(), recorded(problem="locked"), POLICY),
+    ("C2d", client(**SELF), recorded(membership=Membership.NO_RECORD), POLICY),
+    ("C4", client(), ClientEvidence(exists=True), POLICY),
+    ("C4", client(), ClientEvidence(name_key=True), POLICY),
+    ("C4", client(), recorded(gives=frozenset({"a"})), POLICY),
+    ("C4", client(), recorded(foreign={"a": "b"}), POLICY),
+    ("C5", client(), None, POLICY + "approval: human\n"),
 ]
 
 
@@ -98,25 +120,28 @@ def test_a_request_that_fails_a_check_is_denied_with_the_reason(check, reason, c
     assert (outcome.check, outcome.reason) == (check, reason)
 
 
-@pytest.mark.parametrize(
-    ("found", "text", "check"),
-    [
-        (ClientEvidence(exists=True), POLICY, "C4"),
-        (ClientEvidence(name_key=True), POLICY, "C4"),
-        (None, POLICY + "approval: human\n", "C5"),
-    ],
-)
-def test_names_that_are_taken_and_approvals_by_people_are_waited_for_a_day(found, text, check):
-    outcome = decided(client(), found, text)
+@pytest.mark.parametrize(("check", "csr", "found", "text"), WAITING, ids=[f"{row[0]}-{index}" for index, row in enumerate(WAITING)])
+def test_names_that_are_taken_and_what_others_have_to_do_are_waited_for_a_day(check, csr, found, text):
+    outcome = decided(csr, found, text)
     assert isinstance(outcome, Wait)
     assert outcome.check == check
-    stale = decided(client(), found, text, later=timedelta(days=1))
+    stale = decided(csr, found, text, later=timedelta(days=1))
     assert isinstance(stale, Deny)
     assert (stale.check, stale.reason) == (check, "Stale")
 
 
 @pytest.mark.parametrize(
-    ("csr", "found"), [(client(), None), (client(node="worker-7"), None), (client(**SELF), ClientEvidence(exists=True, name_key=True))]
+    ("csr", "found"),
+    [
+        (client(), None),
+        (client(node="worker-7"), None),
+        (client(), ClientEvidence(newer="csr-2", recent=13)),  # several machines may have one token
+        (client(), recorded(membership=Membership.LEFT)),  # the name is free again
+        (client(), recorded(membership=Membership.NO_RECORD)),
+        (client(), recorded(membership=Membership.OTHER_CREDENTIAL)),
+        (client(**SELF), ClientEvidence(exists=True, name_key=True, recent=12)),
+        (client(**SELF), recorded(membership=Membership.MEMBER, gives=frozenset({"a"}))),
+    ],
 )
 def test_a_first_request_with_its_token_and_a_renewal_with_a_new_key_are_approved(csr, found):
     assert isinstance(decided(csr, found), Approve)
@@ -135,7 +160,11 @@ def test_only_a_token_without_a_row_waits_some_seconds_for_one():
 
 
 def test_every_check_has_a_request_that_fails_it_first():
-    assert {row[0] for row in DENIED} | {"C4", "C5"} == {check.id for check in clients.CHECKS}
+    rows = {row[0]: (row[2], row[3], POLICY) for row in DENIED} | {row[0]: row[1:] for row in WAITING}
+    assert set(rows) == {check.id for check in clients.CHECKS}
+    for check, (csr, found, text) in rows.items():
+        failed = [one.check.id for one in clients.results(csr, found or ClientEvidence(), policy(text)) if one.problem]
+        assert failed[0] == check
 
 
 def running(*objects: dict, text: str = POLICY, allowed: tuple[str, ...] = ()) -> Cluster:
@@ -239,6 +268,66 @@ async def test_the_name_of_a_node_is_taken_until_the_node_is_deleted():
         cluster.api.remove(NODE, "a")
         await asyncio.sleep(1)
         assert kinds(cluster, "taken") == [("Approved", "NodeJoinPolicy")]
+
+
+class Hub:
+    """The join record of the node a in a hub, and what happens while it is read."""
+
+    def __init__(self, state: State | None) -> None:
+        self.record = JoinRecord(cluster="c", node="a", state=state, protocol="p", request="r", key="k") if state is not None else None
+        self.meanwhile: Callable[[], object] = lambda: None
+
+    async def version(self) -> int:
+        return 0 if self.record is None else 1
+
+    async def look_up(self, node: str, names: frozenset[str]) -> Look:
+        await asyncio.sleep(0.1)
+        self.meanwhile()
+        mine = self.record if self.record is not None and self.record.node == node else None
+        return Look(version=await self.version(), record=mine, owners=dict.fromkeys(names & mine.held, node) if mine is not None else {})
+
+    async def close(self) -> None: ...
+
+
+def joined_through(hub: Hub, *objects: dict[str, Any]) -> Cluster:
+    text = POLICY.replace("sources:", "sources:\n- joinRecords: {state: /hub.db, keyFile: /hub.key, cluster: c}")
+    tools = Tools(read=lambda _: None, records=lambda _: hub)
+    return Cluster(node_policy.used_tokens(), *objects, wanted=WANTED, policy=text, allowed=(), tools=tools)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("state", "conditions"), [(State.LEFT, [("Denied", "Revoked")]), (State.ISSUED, [("Approved", "NodeJoinPolicy")])])
+async def test_a_node_that_has_left_its_hub_does_not_renew_its_client_certificate(state, conditions):
+    async with joined_through(Hub(state), node("a"), client_csr(name="renewal", **SELF)).running() as cluster:
+        assert kinds(cluster, "renewal") == conditions
+
+
+@pytest.mark.looptime
+async def test_a_token_does_not_give_the_name_of_a_node_that_has_joined_through_a_hub_until_that_has_left():
+    hub = Hub(State.ISSUED)
+    async with joined_through(hub, client_csr(name="taken")).running(10) as cluster:
+        assert kinds(cluster, "taken") == []
+        hub.record = None
+        await asyncio.sleep(3)
+        assert kinds(cluster, "taken") == [("Approved", "NodeJoinPolicy")]
+
+
+@pytest.mark.looptime
+async def test_a_policy_that_changes_while_join_records_are_read_decides():
+    hub = Hub(State.LEFT)
+    cluster = joined_through(hub, client_csr(name="first"))
+    hub.meanwhile = lambda: cluster.set_policy(POLICY.replace("[abcdef]", "[]"))
+    async with cluster.running(10):
+        cluster.api.put(client_csr(name="later", key=KEYS[1]))
+        await asyncio.sleep(10)
+        assert kinds(cluster, "later") == [("Denied", "TokenNotAllowed")]
+
+
+@pytest.mark.looptime
+async def test_of_two_open_renewals_of_a_node_the_older_is_superseded():
+    newer = client_csr(name="newer", key=KEYS[1], created="2026-01-02T03:04:06Z", **SELF)
+    async with running(node("a"), client_csr(name="older", **SELF), newer).running() as cluster:
+        assert (kinds(cluster, "older"), kinds(cluster, "newer")) == ([("Denied", "Superseded")], [("Approved", "NodeJoinPolicy")])
 
 
 @pytest.mark.looptime

@@ -27,7 +27,7 @@ from kubewright.base.errors import CertificateError, KubewrightError, ServerErro
 from kubewright.base.records import replace
 from kubewright.controllers.serving.evidence import Answer, Fetched, Membership
 from kubewright.controllers.serving.sources import webhook
-from kubewright.controllers.serving.sources.asking import NoEvidence, Question, Tools
+from kubewright.controllers.serving.sources.asking import Look, NoEvidence, Question, Tools
 from kubewright.controllers.serving.sources.fetching import Fetcher
 from kubewright.controllers.serving.sources.machines import MachineIndex
 from kubewright.http import tls
@@ -173,11 +173,14 @@ class Book:
         self.error = error
         self.closed = False
 
+    async def version(self):
+        return 0
+
     async def look_up(self, node, names):
         if self.error is not None:
             raise self.error
         owners = {name: one.node for one in self.records.values() for name in one.held if name in names}
-        return self.records.get(node), owners
+        return Look(version=0, record=self.records.get(node), owners=owners)
 
     async def close(self):
         self.closed = True

@@ -13,7 +13,7 @@ from serving_kit import DNS, IP, serving_csr
 from kubewright.apis.join_records import JoinRecord, State
 from kubewright.base.errors import KubewrightError
 from kubewright.controllers import options
-from kubewright.controllers.serving.sources.asking import Tools
+from kubewright.controllers.serving.sources.asking import Look, Tools
 from kubewright.kube.resources import NODE
 
 pytestmark = pytest.mark.looptime
@@ -30,20 +30,33 @@ class Hub:
     def __init__(self) -> None:
         self.available = True
         self.asked: list[float] = []
-        self.opened = self.closed = 0
+        self.opened = self.closed = self.at = self.looked = 0
+        self.record: JoinRecord | None = RECORD
         self.meanwhile: Callable[[], None] = lambda: None
 
     def open(self, _: object) -> Hub:
         self.opened += 1
         return self
 
+    async def version(self):
+        self.looked += 1
+        self._require_available()
+        return self.at
+
     async def look_up(self, node, names):
         self.asked.append(asyncio.get_running_loop().time())
         await asyncio.sleep(1)
         self.meanwhile()
+        self._require_available()
+        return Look(version=self.at, record=self.record, owners={})
+
+    def change(self, record: JoinRecord | None) -> None:
+        """Write a record, as the hub does."""
+        self.record, self.at = record, self.at + 1
+
+    def _require_available(self) -> None:
         if not self.available:
             raise KubewrightError("the file is locked")
-        return RECORD, {}
 
     async def close(self):
         self.closed += 1
@@ -62,22 +75,38 @@ def conditions(cluster: Cluster) -> list[tuple[str, str]]:
     return [(one["type"], one["reason"]) for one in cluster.csr()["status"].get("conditions", [])]
 
 
-async def test_a_request_is_approved_when_its_source_answers_again():
-    hub = Hub()
-    hub.available = False
-    async with running(hub).running(MINUTE) as cluster:
-        assert conditions(cluster) == []
-        hub.available = True
-        await asyncio.sleep(MINUTE)
-        assert conditions(cluster) == [("Approved", "NodeJoinPolicy")]
-
-
 async def test_pauses_between_checks_double_from_five_seconds_to_five_minutes():
     hub = Hub()
     hub.available = False
     async with running(hub).running(22 * MINUTE):
         pauses = [round(later - sooner - 1) for sooner, later in zip(hub.asked, hub.asked[1:], strict=False)]
         assert pauses[:8] == [5, 10, 20, 40, 80, 160, 300, 300]
+
+
+async def test_a_request_is_checked_within_seconds_after_its_join_record_has_changed():
+    hub = Hub()
+    hub.record = None
+    async with running(hub).running(9 * MINUTE) as cluster:
+        assert conditions(cluster) == []
+        before = len(hub.asked)
+        hub.change(None)  # a record of somebody else
+        await asyncio.sleep(3)
+        assert (len(hub.asked), conditions(cluster)) == (before + 1, [])
+        hub.change(RECORD)
+        await asyncio.sleep(3)
+        assert (len(hub.asked), conditions(cluster)) == (before + 2, [("Approved", "NodeJoinPolicy")])
+        looked = hub.looked
+        await asyncio.sleep(MINUTE)
+        assert hub.looked == looked, "while no request waits, the records are left alone"
+
+
+async def test_a_request_is_checked_within_seconds_after_its_source_answers_again():
+    hub = Hub()
+    hub.available = False
+    async with running(hub).running(20 * MINUTE) as cluster:
+        hub.available = True
+        await asyncio.sleep(3)
+        assert conditions(cluster) == [("Approved", "NodeJoinPolicy")]
 
 
 async def test_people_are_told_once_after_a_quarter_of_an_hour():

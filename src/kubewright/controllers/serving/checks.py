@@ -29,9 +29,14 @@ MOST_IPS: Final = 16
 MOST_AN_HOUR: Final = 12
 """Requests of one node. A kubelet whose requests are not answered sends one in 15 minutes."""
 _BEGIN, _END = b"-----BEGIN CERTIFICATE REQUEST-----", b"-----END CERTIFICATE REQUEST-----"
-_TOLERATED: Final = frozenset({SUBJECT_ALTERNATIVE_NAME, "2.5.29.15", "2.5.29.37", "2.5.29.19"})
-"""Requested extensions: alternative names, key usage, extended key usage, basic constraints. The signer copies only the first."""
-_CA_TRUE: Final = b"\x30\x03\x01\x01\xff"
+_PURPOSE: Final = b"\x30\x0a\x06\x08\x2b\x06\x01\x05\x05\x07\x03"
+"""The DER of an extended key usage with one purpose (RFC 5280 section 4.2.1.12), without the last number."""
+_TOLERATED: Final = {
+    "2.5.29.15": frozenset({b"\x03\x02\x07\x80", b"\x03\x02\x05\xa0"}),
+    "2.5.29.19": frozenset({b"\x30\x00", b"\x30\x03\x01\x01\x00"}),
+    "2.5.29.37": frozenset({_PURPOSE + b"\x01", _PURPOSE + b"\x02"}),
+}
+"""Requested extensions and their possible values: key usage, basic constraints, extended key usage. The signer copies none of them."""
 _SERVING: Final = frozenset({"digital signature", "server auth"})
 _ENCIPHERMENT: Final = "key encipherment"
 
@@ -99,10 +104,8 @@ def _usages(subject: Subject) -> str:
 
 def _extensions(subject: Subject) -> str:
     for one in subject.details.extensions:
-        if one.oid not in _TOLERATED:
-            return f"the extension {shown(one.oid)} is not allowed"
-        if one.oid == "2.5.29.19" and one.value == _CA_TRUE:
-            return "the request is for a CA certificate"
+        if one.oid != SUBJECT_ALTERNATIVE_NAME and one.value not in _TOLERATED.get(one.oid, ()):
+            return f"the extension {shown(one.oid)} is not allowed, or has a value that a node's certificate does not have"
     return ""
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from kubewright.apis.node_approval import STRICT
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError
+from kubewright.base.records import replace
 from kubewright.base.unexpected import keep_running
 from kubewright.controllers import approving, requests
 from kubewright.controllers.certificates import is_open
@@ -22,7 +23,7 @@ from kubewright.controllers.requests import CLIENT_KUBELET, Nothing, SigningRequ
 from kubewright.controllers.serving import clients, journal
 from kubewright.controllers.serving.client_history import ClientHistory, use_of
 from kubewright.controllers.serving.deciding import Approve, Decision
-from kubewright.controllers.serving.evidence import node_of
+from kubewright.controllers.serving.evidence import Answer, node_of
 from kubewright.controllers.serving.history import RequestHistory
 from kubewright.controllers.serving.policies import Policy
 from kubewright.controllers.serving.policy_controller import FIRST_PAUSE, PolicyController
@@ -100,19 +101,27 @@ class ClientApprover(PolicyController):
         if token and not self._has_used_tokens:
             self._known.used(await self._used.load())
             self._has_used_tokens = True
-        decision = self._by_policy(csr)
+        decision, records = self._by_policy(csr), None
+        if clients.depends_on_records(decision):
+            policy = self._policy.current
+            records = await self._policy.sources.records(self._known.question(csr))
+            if self._policy.current is not policy:
+                self._queue.add(csr.name, owner=csr.username)
+                raise NotNow("the policy has changed", quiet=True)
+            decision = self._by_policy(csr, records)
         if isinstance(decision, Approve):
             self._known.approved(csr)  # before the write: another worker may look at a request of the same token meanwhile
             if token and (use := use_of(csr, now=self._clock.now())) is not None:
                 await self._used.record(token, use)
-                return self._by_policy(csr)  # that took time: Nodes and the policy may have changed
+                return self._by_policy(csr, records)  # that took time: Nodes and the policy may have changed
         return decision
 
-    def _by_policy(self, csr: SigningRequest) -> Decision:
+    def _by_policy(self, csr: SigningRequest, records: Answer | None = None) -> Decision:
         policy = self._policy.current
         if policy.clients != STRICT:
             return Nothing(reason="the policy leaves it to the stock approver")
-        return clients.decide(csr, self._known.evidence(csr), policy, now=self._clock.now())
+        now = self._clock.now()
+        return clients.decide(csr, replace(self._known.evidence(csr, now=now), records=records), policy, now=now)
 
     def _approval_seen(self, event: WatchEvent) -> None:
         """Note the token of an approved request: a person may have approved it."""

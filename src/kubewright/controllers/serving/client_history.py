@@ -9,9 +9,11 @@ from typing import Final, TypeVar
 from kubewright.base.errors import CertificateError
 from kubewright.controllers import requests
 from kubewright.controllers.requests import CLIENT_KUBELET, SigningRequest
+from kubewright.controllers.serving import gathering
 from kubewright.controllers.serving.clients import BOOTSTRAP_USER, ClientEvidence
 from kubewright.controllers.serving.evidence import node_of
 from kubewright.controllers.serving.history import RequestHistory, key_of
+from kubewright.controllers.serving.sources.asking import Question
 from kubewright.controllers.serving.used_tokens import Use, Uses
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.core import identity_of
@@ -62,8 +64,13 @@ class ClientHistory:
         if csr.username.startswith(BOOTSTRAP_USER):
             _latest(self._tokens, csr.username, {})[key] = node
 
-    def evidence(self, csr: SigningRequest) -> ClientEvidence:
-        """Return the evidence about a request."""
+    def question(self, csr: SigningRequest) -> Question:
+        """Return what join records are asked about a request."""
+        node = _node(csr)
+        return gathering.question(csr, self._history, node=node, names=(node,), addresses=())
+
+    def evidence(self, csr: SigningRequest, *, now: datetime) -> ClientEvidence:
+        """Return the evidence about a request, without join records."""
         key, node = key_of(csr), _node(csr)
         if key is None:
             return ClientEvidence()
@@ -77,6 +84,8 @@ class ClientHistory:
                 iter(sorted(f"{user} for {signer}" for signer, user in self._history.holders(csr) if _is_other(signer, user, csr))), ""
             ),
             used=known.get(key, csr.name) != csr.name,  # the write of an approval may have to be repeated
+            newer=self._history.newer(csr),
+            recent=self._history.recent(csr, now=now),
         )
 
 

@@ -16,8 +16,8 @@ from kubewright.base.records import dataclass
 from kubewright.controllers.requests import CLIENT_KUBELET, Nothing, SigningRequest
 from kubewright.controllers.serving import checks
 from kubewright.controllers.serving.checks import DENY, WAIT, Verdict
-from kubewright.controllers.serving.deciding import STALE_AFTER, Approve, Deny, Wait
-from kubewright.controllers.serving.evidence import Evidence, Subject, node_of
+from kubewright.controllers.serving.deciding import STALE_AFTER, Approve, Decision, Deny, Wait
+from kubewright.controllers.serving.evidence import Answer, Evidence, Fetched, Subject, node_of
 from kubewright.pki import node_names
 from kubewright.pki.node_names import NamePolicy
 from kubewright.pki.requests import request_keys
@@ -41,6 +41,8 @@ class ClientEvidence:
     - `exists`: there is a Node of this name. `name_key` is another key for which a certificate of this name was approved.
     - `token_key` says for what the token was used with another key; '' for a token that was not.
     - `key_holder` says who else has used the key, or for what else; '' for nobody. `used`: the key was approved before.
+    - `newer` is a newer open request of the same node; '' for none. `recent` counts its requests of the last hour.
+    - `records` is what the join records say about the name; None if they were not asked.
     """
 
     exists: bool = False
@@ -48,6 +50,9 @@ class ClientEvidence:
     token_key: str = ""
     key_holder: str = ""
     used: bool = False
+    newer: str = ""
+    recent: int = 0
+    records: Answer | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +80,11 @@ class ClientSubject:
         return token_of(self.csr)
 
     @property
-    def form(self) -> Subject:
-        """The request for the checks of form, which need no evidence."""
-        return Subject(csr=self.csr, details=self.details, evidence=Evidence(), policy=self.policy)
+    def shared(self) -> Subject:
+        """The request for the checks that requests for serving certificates have too."""
+        answers = (self.evidence.records,) if self.evidence.records is not None else ()
+        found = Evidence(newer=self.evidence.newer, recent=self.evidence.recent, fetched=Fetched(answers=answers))
+        return Subject(csr=self.csr, details=self.details, evidence=found, policy=self.policy)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,6 +160,9 @@ def _name_taken(subject: ClientSubject) -> str:
         return ""
     if subject.evidence.exists:
         return f"there is a Node {checks.shown(subject.node)}: delete it if its machine is gone"
+    records = subject.evidence.records
+    if records is not None and (subject.node in records.gives or subject.node in records.foreign):
+        return f"a node with the name {checks.shown(subject.node)} has joined through the hub: let it leave if its machine is gone"
     if subject.evidence.name_key:
         return f"{checks.shown(subject.node)} has a certificate with another key: approve the request by hand if that key is lost"
     return ""
@@ -166,23 +176,30 @@ def _awaits_person(subject: ClientSubject) -> str:
     return "the policy wants a person to approve it" if subject.policy.approval == HUMAN and not subject.is_renewal else ""
 
 
-def _form(id_: str) -> Callable[[ClientSubject], str]:
+def _shared(id_: str) -> Callable[[ClientSubject], str]:
     [check] = [one for one in checks.CHECKS if one.id == id_]
-    return lambda subject: check.failed(subject.form)
+    return lambda subject: check.failed(subject.shared)
+
+
+def _renewed(id_: str) -> Callable[[ClientSubject], str]:
+    failed = _shared(id_)
+    return lambda subject: failed(subject) if subject.is_renewal else ""
 
 
 CHECKS: Final = (
     ClientCheck(
-        id="C1a", reason="Malformed", verdict=DENY, summary="one PEM block of at most 8 KiB, signed by its own key", failed=_form("S1")
+        id="C1a", reason="Malformed", verdict=DENY, summary="one PEM block of at most 8 KiB, signed by its own key", failed=_shared("S1")
     ),
-    ClientCheck(id="C1b", reason="WeakKey", verdict=DENY, summary="a strong key", failed=_form("S2")),
+    ClientCheck(id="C1b", reason="WeakKey", verdict=DENY, summary="a strong key", failed=_shared("S2")),
     ClientCheck(id="C1c", reason="SubjectMismatch", verdict=DENY, summary="the subject is exactly a node", failed=_subject_differs),
-    ClientCheck(id="C1d", reason="Extensions", verdict=DENY, summary="no extension but usages", failed=_form("S6")),
+    ClientCheck(id="C1d", reason="Extensions", verdict=DENY, summary="no extension but usages", failed=_shared("S6")),
     ClientCheck(id="C1e", reason="SanForm", verdict=DENY, summary="no alternative names", failed=_has_names),
     ClientCheck(id="C1f", reason="Usages", verdict=DENY, summary="usages of a client certificate", failed=_usages),
-    ClientCheck(id="C1g", reason="Lifetime", verdict=DENY, summary="no longer than the policy allows", failed=_form("S9")),
+    ClientCheck(id="C1g", reason="Lifetime", verdict=DENY, summary="no longer than the policy allows", failed=_shared("S9")),
     ClientCheck(id="C6", reason="ReservedName", verdict=DENY, summary="a name that nodes may have", failed=_name_form),
     ClientCheck(id="C2", reason="Renewal", verdict=DENY, summary="a renewal by the node itself, with a new key", failed=_not_renewable),
+    ClientCheck(id="C2a", reason="Superseded", verdict=DENY, summary="the newest request of its node", failed=_renewed("R1")),
+    ClientCheck(id="C2b", reason="TooManyRequests", verdict=WAIT, summary="not too many requests of its node", failed=_renewed("R2")),
     ClientCheck(id="C3", reason="TokenNotAllowed", verdict=DENY, summary="a token that no other key was used with", failed=_token_unfit),
     ClientCheck(
         id="C3a",
@@ -193,6 +210,22 @@ CHECKS: Final = (
         patience=_NEW_ROW,
     ),
     ClientCheck(id="C1h", reason="KeyReuse", verdict=DENY, summary="a key that nobody else used", failed=_key_reuse),
+    ClientCheck(id="C2c", reason="RecordUnavailable", verdict=WAIT, summary="the join records answered", failed=_shared("S11a")),
+    ClientCheck(
+        id="C2d",
+        reason="NoRecord",
+        verdict=WAIT,
+        summary="a node that renews has a join record, if the policy requires one",
+        failed=_renewed("S11b"),
+    ),
+    ClientCheck(id="C2e", reason="Revoked", verdict=DENY, summary="a node that renews has not left", failed=_renewed("S11")),
+    ClientCheck(
+        id="C2f",
+        reason="UnknownCredential",
+        verdict=DENY,
+        summary="the certificate of a node that renews was issued to it",
+        failed=_renewed("S11c"),
+    ),
     ClientCheck(id="C4", reason="NameTaken", verdict=WAIT, summary="a name that nobody has yet", failed=_name_taken),
     ClientCheck(id=BY_PERSON, reason=AWAITING, verdict=WAIT, summary="approved by a person, if the policy wants it", failed=_awaits_person),
 )
@@ -221,6 +254,11 @@ def decide(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPo
     if age >= STALE_AFTER:
         return Deny(check=check.id, reason="Stale", message=f"{problem}, and it has waited for {STALE_AFTER}")
     return Wait(check=check.id, reason=check.reason, message=problem)
+
+
+def depends_on_records(decision: Decision) -> bool:
+    """Whether join records, if they were not asked, may change a decision."""
+    return isinstance(decision, Approve) or (isinstance(decision, Wait) and decision.check == BY_PERSON)
 
 
 def results(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPolicy) -> Iterator[Result]:

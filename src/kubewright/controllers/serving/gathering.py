@@ -76,17 +76,7 @@ class Gatherer:
     def question(self, csr: SigningRequest) -> Question:
         """Return what sources are asked about a request. Raises CertificateError for one that cannot be read."""
         names = csr.details().names
-        node = node_of(csr.username)
-        found = next((one for one in csr.extra.get(_CREDENTIAL) or () if one.startswith(_FINGERPRINT)), "")
-        return Question(
-            request=csr.name,
-            node=node,
-            username=csr.username,
-            names=names.dns,
-            addresses=names.addresses,
-            credential=found.removeprefix(_FINGERPRINT),
-            issued=self.history.credentials(node),
-        )
+        return question(csr, self.history, node=node_of(csr.username), names=names.dns, addresses=names.addresses)
 
     def _node_changed(self, event: WatchEvent) -> None:
         name, _ = identity_of(event.object)
@@ -103,6 +93,20 @@ class Gatherer:
         self._networks.pop(key, None)
         if event.type is not EventType.DELETED and (found := _networks_of(event.object, field)):
             self._networks[key] = found
+
+
+def question(csr: SigningRequest, history: RequestHistory, *, node: str, names: tuple[str, ...], addresses: tuple[str, ...]) -> Question:
+    """Return what sources are asked about a node and its requester."""
+    found = next((one for one in csr.extra.get(_CREDENTIAL) or () if one.startswith(_FINGERPRINT)), "")
+    return Question(
+        request=csr.name,
+        node=node,
+        username=csr.username,
+        names=names,
+        addresses=addresses,
+        credential=found.removeprefix(_FINGERPRINT),
+        issued=history.credentials(node),
+    )
 
 
 def _networks_of(obj: Object, field: str) -> tuple[Network, ...]:

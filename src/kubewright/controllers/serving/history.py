@@ -27,6 +27,9 @@ MOST_CREDENTIALS: Final = 4
 MOST_COUNTED: Final = 100
 """Requests of a node that are counted."""
 _HOUR: Final = timedelta(hours=1)
+_COUNTED: Final = frozenset({requests.KUBELET_SERVING, requests.CLIENT_KUBELET})
+_Source = tuple[str, str]
+"""A signer, and a node that sends requests to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,16 +45,16 @@ class RequestHistory:
 
     def __init__(self) -> None:
         self._keys: OrderedDict[bytes, frozenset[tuple[str, str]]] = OrderedDict()
-        self._requests: dict[str, dict[str, _Request]] = {}
-        self._open: dict[str, dict[str, _Request]] = {}
-        self._nodes: dict[str, str] = {}
+        self._requests: dict[_Source, dict[str, _Request]] = {}
+        self._open: dict[_Source, dict[str, _Request]] = {}
+        self._sources: dict[str, _Source] = {}
         self._certificates: dict[str, bytes] = {}
         self._credentials: dict[str, deque[str]] = {}
 
     def changed(self, event: WatchEvent) -> None:
         """Note the new state of a request."""
         name, _ = identity_of(event.object)
-        known = self._nodes.pop(name, None)
+        known = self._sources.pop(name, None)
         if known is not None:
             for rows in (self._requests, self._open):
                 rows.get(known, {}).pop(name, None)
@@ -66,27 +69,27 @@ class RequestHistory:
         self._remember(key, csr)
         if csr.certificate:
             self._issued(csr)
-        if csr.signer == requests.KUBELET_SERVING and csr.created is not None and (node := node_of(csr.username)):
+        if csr.signer in _COUNTED and csr.created is not None and node_of(csr.username):
             is_open = not csr.decided and not csr.certificate
-            found = _Request(name=name, created=csr.created)
-            self._nodes[name] = node
+            found, source = _Request(name=name, created=csr.created), _source(csr)
+            self._sources[name] = source
             for rows in (self._requests, self._open) if is_open else (self._requests,):
-                rows.setdefault(node, {})[name] = found
+                rows.setdefault(source, {})[name] = found
 
     def open_requests(self, node: str) -> tuple[str, ...]:
         """Return the names of a node's open requests for serving certificates."""
-        return tuple(self._open.get(node, ()))
+        return tuple(self._open.get((requests.KUBELET_SERVING, node), ()))
 
     def newer(self, csr: SigningRequest) -> str:
-        """Return a newer open request of the same node; '' if there is none."""
+        """Return a newer open request of the same node for the same signer; '' if there is none."""
         if csr.created is None:
             return ""
-        rows = reversed(self._open.get(node_of(csr.username), {}).values())  # the newest ones, so that a flood costs little
+        rows = reversed(self._open.get(_source(csr), {}).values())  # the newest ones, so that a flood costs little
         return next((one.name for one in rows if (one.created, one.name) > (csr.created, csr.name)), "")
 
     def recent(self, csr: SigningRequest, *, now: datetime) -> int:
-        """Return how many requests its node has sent within the last hour, at most `MOST_COUNTED`."""
-        rows = reversed(self._requests.get(node_of(csr.username), {}).values())
+        """Return how many requests its node has sent to its signer within the last hour, at most `MOST_COUNTED`."""
+        rows = reversed(self._requests.get(_source(csr), {}).values())
         return sum(1 for _ in itertools.islice((one for one in rows if now - one.created < _HOUR), MOST_COUNTED))
 
     def certified(self, node: str, *, now: datetime) -> frozenset[str]:
@@ -129,6 +132,10 @@ class RequestHistory:
         self._keys.move_to_end(key)
         while len(self._keys) > MOST_KEYS:
             self._keys.popitem(last=False)
+
+
+def _source(csr: SigningRequest) -> _Source:
+    return csr.signer, node_of(csr.username)
 
 
 def key_of(csr: SigningRequest) -> bytes | None:

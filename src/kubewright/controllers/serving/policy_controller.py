@@ -11,8 +11,9 @@ from typing import Final
 from kubewright.base.clock import Clock
 from kubewright.base.logs import verbose
 from kubewright.base.messages import short
+from kubewright.base.unexpected import keep_running
 from kubewright.controllers import requests
-from kubewright.controllers.certificates import EACH, RequestController
+from kubewright.controllers.certificates import EACH, REREAD, RequestController
 from kubewright.controllers.requests import Nothing, SigningRequest
 from kubewright.controllers.serving import journal
 from kubewright.controllers.serving.deciding import Approve, Ask, Decision, Deny, Wait
@@ -26,7 +27,7 @@ from kubewright.kube.daemons.queueing import ItemBackoff
 _log = logging.getLogger(__name__)
 
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
-"""Seconds between two checks of a request that waits; it is checked at once when its Node or the policy changes."""
+"""Seconds between two checks of a request that waits; it is checked at once when its Node, its join record or the policy changes."""
 LONG_WAIT: Final = timedelta(minutes=15)
 """After this a request that waits gets an event, so that people learn about it."""
 
@@ -55,6 +56,24 @@ class PolicyController(RequestController):
         self._clock = clock
         self._told: set[str] = set()
         self._waits: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Work until cancelled. There must be a policy."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(keep_running("changed sources", self._follow_sources), name="changed sources")
+            await super().run()
+
+    async def _follow_sources(self) -> None:
+        """Check requests that wait again when a source has changed. While none waits, no source is looked at."""
+        seen = (self._policy.sources, 0)
+        while True:
+            await asyncio.sleep(REREAD)
+            if self._waits:
+                sources = self._policy.sources
+                found = (sources, await sources.changes())
+                if found != seen:
+                    seen = found
+                    self._check_all()
 
     async def _wait_for_policy(self) -> None:
         if not self._policy.is_known:
@@ -90,10 +109,12 @@ class PolicyController(RequestController):
             case Wait(check=check, reason=reason, message=message):
                 if csr.created is not None and now - csr.created >= LONG_WAIT and name not in self._told:
                     self._told.add(name)
+                    self._telemetry.outcome(self.name, f"waits for long {reason}")
                     self._telemetry.warn(self._about(csr, found), reason=reason, message=f"{shown} waits: {message}")
                 if self._waits.get(name) != check:  # not each time that it is checked again
                     self._record(csr, found, decision, now)
                     self._waits[name] = check
+                    self._telemetry.outcome(self.name, f"waits {reason}")
                 verbose(_log, EACH, "%s of %s waits (%s): %s", shown, requester, reason, message)
                 raise NotNow(f"{reason}: {message}", quiet=True)
             case Nothing() | Ask():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -11,14 +10,13 @@ from kubewright.apis.node_sources import JoinRecordsSource
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli.handlers import cluster_access, machine
-from kubewright.controllers.serving.sources.asking import Tools
+from kubewright.controllers.serving.sources.asking import Look, Tools
 from kubewright.host.filesystem.files import Files
 from kubewright.http.proxies import Proxies
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.kubeconfigs import load_access
 
 if TYPE_CHECKING:
-    from kubewright.apis.join_records import JoinRecord
     from kubewright.enrollment.state.store import HubStore
 
 
@@ -44,10 +42,13 @@ class HubRecords:
         self._cluster = source.cluster
         self._store = StoreThread(store)
 
-    async def look_up(self, node: str, names: frozenset[str]) -> tuple[JoinRecord | None, Mapping[str, str]]:
-        def work(store: HubStore) -> tuple[JoinRecord | None, Mapping[str, str]]:
-            store.version()  # reads what the hub has written since
-            return store.record(self._cluster, node), store.owners(self._cluster, sorted(names))
+    async def version(self) -> int:
+        return await self._store.ask(lambda store: store.version())
+
+    async def look_up(self, node: str, names: frozenset[str]) -> Look:
+        def work(store: HubStore) -> Look:
+            version = store.version()  # first: it reads what the hub has written since
+            return Look(version=version, record=store.record(self._cluster, node), owners=store.owners(self._cluster, sorted(names)))
 
         return await self._store.ask(work)
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from pathlib import PurePosixPath
+from typing import TypeVar
 
 from kubewright.apis import node_approval
 from kubewright.apis.node_approval import STRICT, NodeApprovalPolicy
 from kubewright.base.errors import APIError, DocumentError, KubewrightError
+from kubewright.base.records import replace
 from kubewright.cli.handlers.controllers import evidence_tools
 from kubewright.cli.parsing.inputs import absolute
 from kubewright.cli.parsing.parser import Parsed
@@ -20,7 +22,7 @@ from kubewright.controllers.requests import CLIENT_KUBELET, KUBELET_SERVING, Sig
 from kubewright.controllers.serving import clients, deciding, locations, used_tokens
 from kubewright.controllers.serving.client_history import ClientHistory
 from kubewright.controllers.serving.clients import ClientEvidence
-from kubewright.controllers.serving.evidence import Evidence, Fetched
+from kubewright.controllers.serving.evidence import Evidence
 from kubewright.controllers.serving.gathering import API_SERVERS, Gatherer
 from kubewright.controllers.serving.locations import PolicyLocation
 from kubewright.controllers.serving.sources.fetching import Fetcher
@@ -30,6 +32,8 @@ from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import identity_of
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, ENDPOINTS, NODE
 from kubewright.manifests import node_policy, pods
+
+T = TypeVar("T")
 
 
 def policy_location(parsed: Parsed) -> PolicyLocation | None:
@@ -112,16 +116,20 @@ class Reviewer:
         if not isinstance(deciding.decide(csr, evidence, policy, now=self._now), deciding.Ask):
             return evidence
 
-        async def fetched() -> Fetched:
+        return evidence.completed(self._ask(policy, lambda sources: sources.fetch(self._known.question(csr))))
+
+    def _ask(self, policy: NodeApprovalPolicy, question: Callable[[Fetcher], Awaitable[T]]) -> T:
+        """Open the sources of a policy for one question."""
+        from kubewright.http import loop
+
+        async def answered() -> T:
             sources = Fetcher(policy, evidence_tools.tools())
             try:
-                return await sources.fetch(self._known.question(csr))
+                return await question(sources)
             finally:
                 await sources.close()
 
-        from kubewright.http import loop
-
-        return evidence.completed(loop.run(fetched))
+        return loop.run(answered)
 
     def waits_for(self, csr: SigningRequest) -> str:
         """Return why a pending request does not satisfy the policy.
@@ -164,8 +172,12 @@ class Reviewer:
         return found
 
     def client_evidence(self, csr: SigningRequest) -> ClientEvidence:
-        """Return the evidence about a request for a client certificate."""
-        return self._client_history.evidence(csr)
+        """Return the evidence about a request for a client certificate. Raises the error of join records that cannot be opened."""
+        history, policy = self._client_history, self.policy
+        found = history.evidence(csr, now=self._now)
+        if policy is None or not clients.depends_on_records(clients.decide(csr, found, policy, now=self._now)):
+            return found
+        return replace(found, records=self._ask(policy, lambda sources: sources.records(history.question(csr))))
 
     def _client(self, csr: SigningRequest, policy: NodeApprovalPolicy) -> str:
         """Return why a request for a client certificate is not allowed; '' for one that only has to be approved by a person."""

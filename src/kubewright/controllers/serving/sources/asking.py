@@ -48,6 +48,10 @@ class Question:
 class EvidenceSource(Protocol):
     """A source that is open. The caller limits the time of an answer."""
 
+    async def changes(self) -> int:
+        """Return a number that grows when answers may have changed since; always 0 if the source cannot know it."""
+        ...
+
     async def ask(self, question: Question) -> Answer:
         """Answer a question. Raises KubewrightError, NoEvidence for an answer that cannot be used."""
         ...
@@ -57,11 +61,27 @@ class EvidenceSource(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """What the join records say about a node: its record, and the nodes that have each of some names.
+
+    `version` is that of the records, at the time of the look or shortly before.
+    """
+
+    version: int
+    record: JoinRecord | None
+    owners: Mapping[str, str]
+
+
 class RecordBook(Protocol):
     """The join records of one cluster in a hub."""
 
-    async def look_up(self, node: str, names: frozenset[str]) -> tuple[JoinRecord | None, Mapping[str, str]]:
-        """Return the record of a node, and the nodes that have each of these names. Raises KubewrightError."""
+    async def version(self) -> int:
+        """Return a number that changes when the records do. Raises KubewrightError."""
+        ...
+
+    async def look_up(self, node: str, names: frozenset[str]) -> Look:
+        """Look up a node and names. Raises KubewrightError."""
         ...
 
     async def close(self) -> None:

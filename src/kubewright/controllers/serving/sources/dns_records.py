@@ -22,6 +22,9 @@ class DNSRecords:
         self._source = source
         self._resolver = resolver(source)
 
+    async def changes(self) -> int:
+        return 0
+
     async def ask(self, question: Question) -> Answer:
         names = [name for text in self._source.names if not formats.subdomain_problems(name := text.replace(NODE_NAME, question.node))]
         found = dict(zip(names, await asyncio.gather(*map(self._resolver.addresses, names)), strict=True))

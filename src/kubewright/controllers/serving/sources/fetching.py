@@ -54,6 +54,15 @@ class Fetcher:
         found = await asyncio.gather(answers, resolved, present)
         return Fetched(answers=tuple(found[0]), resolved=found[1], present=found[2][0], present_names=found[2][1])
 
+    async def records(self, question: Question) -> Answer | None:
+        """Ask the join records only; None if the policy names none."""
+        found = next((one for one in self._sources if one[0] == JOIN_RECORDS), None)
+        return await self._answer(*found, question) if found is not None else None
+
+    async def changes(self) -> int:
+        """Return a number that grows when the answer of a source may have changed."""
+        return sum([await source.changes() for _, _, source in self._sources])
+
     async def close(self) -> None:
         """Close all sources. Idempotent."""
         for _, _, source in self._sources:

@@ -67,6 +67,9 @@ class Machines:
         self._read_at = 0.0
         self._lock = asyncio.Lock()
 
+    async def changes(self) -> int:
+        return 0
+
     async def ask(self, question: Question) -> Answer:
         async with self._lock:
             now = asyncio.get_running_loop().time()

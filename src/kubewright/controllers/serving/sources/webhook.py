@@ -43,6 +43,9 @@ class Webhook:
         limits = Limits(body=LARGEST, connect=self._timeout)
         self._transport = lean.Transport(f"https://{url.netloc}", context=context, limits=limits)
 
+    async def changes(self) -> int:
+        return 0
+
     async def ask(self, question: Question) -> Answer:
         asked = {"id": question.request, "node": question.node, "names": list(question.names), "addresses": list(question.addresses)}
         body = json.dumps({"apiVersion": API_VERSION, "kind": KIND, "request": asked}).encode()
