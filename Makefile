@@ -154,8 +154,8 @@ soak: $(VENV)/.test ## Kill init and joins at all boundaries and 50 random momen
 	$(ENSURE_MACHINES)
 	PYTHONPATH=tests:tests/machines $(BIN)/python -m tests.soak $(ARGS)
 
-# About 20 minutes on two quiet cores. tests/parts.py lists them.
-soak-tests: $(VENV)/.test ## Run the tests on whole machines that `make test-all` leaves out: variants of its tests, and further kills
+# About half an hour on two quiet cores. tests/parts.py lists them.
+soak-tests: $(VENV)/.test ## Run the tests that `make test-all` leaves out: variants of its tests, and further kills
 	@$(MAKE) --no-print-directory set-up build/.bytecode
 	$(RUN_PART) soak
 

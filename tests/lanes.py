@@ -24,8 +24,12 @@ class Cost(NamedTuple):
     seconds: int
 
 
-LIMIT: Final = 3 * max(2, os.cpu_count() or 2)
+CORES: Final = max(2, os.cpu_count() or 2)
+LIMIT: Final = 3 * CORES
 """The largest sum of weights of files that run at the same time. It is about the load average that they cause."""
+REST: Final = 4 * CORES
+"""The same for the rest of the suite: two files that boot machines always fit. It has few files without a weight, and a process ends if nothing
+that is waiting fits."""
 NOTHING: Final = Cost(0, 5)
 PLUGIN_CLUSTER: Final = "tests/controlplane/: cluster of the plugin"
 TOGETHER: Final = (
@@ -62,7 +66,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_join_worker.py": Cost(4, 120),
     "tests/machines/test_kill_control_plane.py": Cost(3, 140),
     "tests/machines/test_kill_init.py": Cost(3, 120),
-    "tests/machines/test_kill_upgrade.py": Cost(2, 300),
+    "tests/machines/test_kill_upgrade.py": Cost(3, 150),
     "tests/machines/test_kill_worker.py": Cost(3, 100),
     "tests/machines/test_reset_machines.py": Cost(4, 110),
     "tests/machines/test_serving_machines.py": Cost(4, 90),
@@ -72,10 +76,10 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_whole_example.py": Cost(3, 50),
     "tests/machines/test_whole_kills.py": Cost(4, 110),
     "tests/machines/test_whole_lifecycle.py": Cost(4, 130),
-    "tests/machines/test_whole_planes.py": Cost(5, 130),
+    "tests/machines/test_whole_planes.py": Cost(4, 130),
     "tests/machines/test_whole_plugin.py": Cost(3, 25),
-    "tests/machines/test_upgrade_cluster.py": Cost(5, 420),
-    "tests/machines/test_upgrade_machines.py": Cost(4, 290),
+    "tests/machines/test_upgrade_cluster.py": Cost(4, 260),
+    "tests/machines/test_upgrade_machines.py": Cost(4, 240),
     "tests/controlplane/test_agent_disturbed.py": Cost(2, 75),
     "tests/controlplane/test_agent_run.py": Cost(2, 60),
     "tests/controlplane/test_ci_templates.py": Cost(2, 45),
@@ -121,9 +125,9 @@ def cost(scope: str) -> Cost:
     return COSTS.get(scope) or next((found for folder, found in FOLDERS.items() if scope.startswith(folder)), NOTHING)
 
 
-def choose(waiting: Sequence[str], others: Iterable[str]) -> str | None:
+def choose(waiting: Sequence[str], others: Iterable[str], *, limit: int = LIMIT) -> str | None:
     """Return what a process runs next; None if everything that is waiting is too heavy now. `others` is what the other processes are running."""
-    room = LIMIT - sum(cost(one).weight for one in others)
+    room = limit - sum(cost(one).weight for one in others)
     allowed = [one for one in waiting if cost(one).weight <= room or not cost(one).weight]
     return max(allowed, key=lambda one: (cost(one).weight > 0, cost(one).seconds), default=None)
 
@@ -135,17 +139,21 @@ class Lanes(LoadScopeScheduling):
         return scope(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        chosen = choose(list(self.workqueue), self._of_others(node))
+        chosen = self._next(node)
         if chosen is not None:
             self.workqueue.move_to_end(chosen, last=False)
             super()._assign_work_unit(node)
 
     def _reschedule(self, node: WorkerController) -> None:
         # a process that may be given nothing shuts down after its current file, because xdist never asks for it again
-        if self.workqueue and choose(list(self.workqueue), self._of_others(node)) is None and not node.shutting_down:
+        if self.workqueue and self._next(node) is None and not node.shutting_down:
             node.shutdown()
         else:
             super()._reschedule(node)
+
+    def _next(self, node: WorkerController) -> str | None:
+        limit = REST if self.config.getoption("part", None) == "rest" else LIMIT
+        return choose(list(self.workqueue), self._of_others(node), limit=limit)
 
     def _of_others(self, node: WorkerController) -> list[str]:
         """Return what the other processes are running. Each counts with the heaviest of its unfinished files: it may have been given the next one."""

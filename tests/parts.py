@@ -1,8 +1,8 @@
 """Which tests `make test` runs, which only `make test-all` does, and which neither does: a table, and the option `--part`.
 
 `make test` tests everything that kubewright does, and builds only what its own tests need: no programs of other minor releases, no archive, no
-image. Tests that wait for long, kill processes or try many variants are in the rest. Long tests on whole machines that vary a test of the rest
-are left to `make soak-tests`. Without the option all tests run.
+image. Tests that wait for long, kill processes or try many variants are in the rest. Long tests that vary a test of the rest are left to
+`make soak-tests`. Without the option all tests run.
 """
 
 from __future__ import annotations
@@ -107,17 +107,25 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubeadm-kubewright]": FIRST,
     "tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[0]": FIRST,
     "tests/machines/test_whole_plugin.py": FIRST,
-    # `make soak` kills at these places as well, and at all others
+    # further kills; `make soak` has all those of init, joins, upgrades and etcd
+    "tests/controlplane/test_local_killed.py::test_killed_at_random_moments": SOAK,
+    "tests/machines/test_etcd_machines.py::test_a_replacement_that_is_killed_at_a_random_moment_ends_as_an_undisturbed_one[1]": SOAK,
+    "tests/machines/test_etcd_machines.py::test_a_restore_that_is_killed_at_a_random_moment_ends_as_an_undisturbed_one[1]": SOAK,
+    "tests/machines/test_kill_control_plane.py::TestControlPlaneJoin::test_killed_at_a_boundary_between_phases[1]": SOAK,
+    "tests/machines/test_kill_init.py::TestInit::test_killed_at_a_boundary_between_phases[2]": SOAK,
     "tests/machines/test_kill_init.py::TestInit::test_killed_at_a_boundary_between_phases[3]": SOAK,
     "tests/machines/test_kill_upgrade.py::test_a_killed_upgrade_ends_as_an_undisturbed_one": SOAK,
     "tests/machines/test_whole_kills.py": SOAK,
     # variants of tests that are in the rest
+    "tests/machines/test_faults_quorum.py": SOAK,
     "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubeadm-kubeadm]": SOAK,
+    "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubewright-kubeadm]": SOAK,
     "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubewright-kubewright]": SOAK,
     "tests/machines/test_upgrade_cluster.py::test_a_member_that_dies_while_another_one_is_restarted_ends_as_before_or_as_wanted": SOAK,
     "tests/machines/test_upgrade_cluster.py::test_kubeadm_calls_a_dead_etcd_on_one_of_three_a_success": SOAK,
     f"{_FAILURES}[a controller-manager that exits when it has begun]": SOAK,
     "tests/machines/test_upgrade_machines.py::test_kubeadm_calls_a_dead_controller_manager_a_success": SOAK,
+    "tests/machines/test_whole_planes.py": SOAK,
 }
 """Folders, files, tests and single cases of tests, each with its part. The most specific row applies."""
 SHARE: Final = 5

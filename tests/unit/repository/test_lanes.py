@@ -10,7 +10,7 @@ import pytest
 import lanes
 import skips
 from lanes import COSTS as ALL_COSTS
-from lanes import PLUGIN_CLUSTER, TOGETHER, Cost
+from lanes import PLUGIN_CLUSTER, REST, TOGETHER, Cost
 
 pytest_plugins = ["pytester"]
 TESTS = Path(skips.__file__).parent
@@ -22,10 +22,9 @@ LONG, LIGHT = "tests/compat/test_malformed_input.py", "tests/unit/x/test_x.py"
 
 @pytest.fixture(autouse=True)
 def table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A table that does not change with the suite, and a machine with two cores."""
+    """A table that does not change with the suite."""
     costs = {BIG: (4, 140), SMALL: (3, 20), SEVERAL: (3, 60), ONE: (2, 10), LONG: (0, 100)}
     monkeypatch.setattr(lanes, "COSTS", {name: Cost(*cost) for name, cost in costs.items()})
-    monkeypatch.setattr(lanes, "LIMIT", 6)
 
 
 @pytest.mark.parametrize(
@@ -42,8 +41,14 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_what_starts_clusters_or_machines_runs_while_there_is_room(waiting: list[str], others: list[str], chosen: str | None) -> None:
-    assert lanes.choose(waiting, others) == chosen
-    assert lanes.choose(waiting[::-1], others) == chosen
+    assert lanes.choose(waiting, others, limit=6) == chosen
+    assert lanes.choose(waiting[::-1], others, limit=6) == chosen
+
+
+def test_two_files_that_boot_machines_fit_in_the_rest() -> None:
+    assert lanes.choose([BIG], [BIG], limit=6) is None
+    assert lanes.choose([BIG], [BIG], limit=REST) == BIG
+    assert lanes.choose([BIG, LIGHT], [BIG, BIG], limit=8) == LIGHT
 
 
 def test_a_file_stays_together_and_so_do_the_files_that_share_the_cluster_of_the_plugin() -> None:
@@ -70,7 +75,7 @@ def _asked_for(path: Path) -> set[str]:
 
 def test_the_files_of_the_table_exist_and_fit_beside_something_else() -> None:
     assert [name for name in ALL_COSTS if name != PLUGIN_CLUSTER and not (TESTS.parent / name).is_file()] == []
-    assert [name for name, cost in ALL_COSTS.items() if cost.weight > 5] == []
+    assert [name for name, cost in ALL_COSTS.items() if 2 * cost.weight > REST] == []
 
 
 NOTES = """
