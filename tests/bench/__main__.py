@@ -29,6 +29,7 @@ from tests.bench import (
     machines_join,
     machines_timeline,
     machines_up,
+    machines_upgrade,
     many_nodes,
     report,
     results,
@@ -70,6 +71,7 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "machines-control-plane": Benchmark(run=machines_join.control_plane, rounds=10, by_default=False),
     "machines-cluster": Benchmark(run=machines_join.cluster, rounds=10, by_default=False),
     "machines-up": Benchmark(run=machines_up.run, rounds=5, by_default=False),
+    "machines-upgrade": Benchmark(run=machines_upgrade.run, rounds=5, by_default=False),
 }
 
 

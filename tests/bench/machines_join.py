@@ -40,9 +40,9 @@ def worker(setup: Setup, rounds: int) -> Result:
     with field() as ground, Settled(ground) as there:
         rows = pairs(setup, "machines-join", rounds, lambda tool: _worker(there.bed, tool), tell="Ready", failed=there.close)
     figures = (
-        *_compared("worker `join`", rows, "Wall", target=TARGET_COMMAND),
-        *_compared("worker `join` until its Node is Ready", rows, "Ready", target=TARGET_READY),
-        *_compared("`reset` of a worker", rows, "Reset"),
+        *compared("worker `join`", rows, "Wall", target=TARGET_COMMAND),
+        *compared("worker `join` until its Node is Ready", rows, "Ready", target=TARGET_READY),
+        *compared("`reset` of a worker", rows, "Reset"),
     )
     return result("machines-join", figures, rows)
 
@@ -62,7 +62,7 @@ def first(setup: Setup, rounds: int) -> Result:
     """Measure `init` and a worker's join that starts right after it, until both Nodes are Ready."""
     with field() as ground:
         rows = pairs(setup, "machines-first-join", rounds, lambda tool: _first(ground, tool), tell="Both")
-    return result("machines-first-join", _compared("`init` and a worker's `join`, to both Ready", rows, "Both", target=TARGET_FIRST), rows)
+    return result("machines-first-join", compared("`init` and a worker's `join`, to both Ready", rows, "Both", target=TARGET_FIRST), rows)
 
 
 def _first(ground: Field, tool: str) -> Row:
@@ -81,8 +81,8 @@ def control_plane(setup: Setup, rounds: int) -> Result:
             setup, "machines-control-plane", rounds, lambda tool: _control_plane(there.bed, tool), tell="Healthy", failed=there.close
         )
     figures = (
-        *_compared("control-plane `join`, to all components healthy and Node Ready", rows, "Healthy", target=TARGET_CONTROL_PLANE),
-        *_compared("control-plane `join`, the command", rows, "Wall"),
+        *compared("control-plane `join`, to all components healthy and Node Ready", rows, "Healthy", target=TARGET_CONTROL_PLANE),
+        *compared("control-plane `join`, the command", rows, "Wall"),
     )
     return result("machines-control-plane", figures, rows)
 
@@ -105,7 +105,7 @@ def cluster(setup: Setup, rounds: int) -> Result:
     """
     with field() as ground:
         rows = pairs(setup, "machines-cluster", rounds, lambda tool: _cluster(ground, tool), tell="All")
-    figures = _compared("three control planes and two workers from nothing, to all Ready", rows, "All", target=TARGET_CLUSTER)
+    figures = compared("three control planes and two workers from nothing, to all Ready", rows, "All", target=TARGET_CLUSTER)
     return result("machines-cluster", figures, rows)
 
 
@@ -128,10 +128,12 @@ def _join(bed: Bed, tool: str, name: str) -> Any:
 
 
 class Settled:
-    """A cluster of one machine, made by kubeadm, with available add-ons, and a second machine; made at first use and again after `close`."""
+    """A cluster of one machine, made by kubeadm, with available add-ons, and other machines; made at first use and again after `close`."""
+
+    machines: tuple[str, ...] = ("one", "two")
 
     def __init__(self, ground: Field, *flags: str) -> None:
-        self._ground, self._flags = ground, flags
+        self.ground, self._flags = ground, flags
         self._stack = ExitStack()
         self._bed: Bed | None = None
 
@@ -143,15 +145,19 @@ class Settled:
 
     @property
     def bed(self) -> Bed:
-        """The machines `one` and `two`."""
+        """The machines; `one` is the control plane."""
         if self._bed is None:
-            bed = self._stack.enter_context(self._ground.fresh("one", "two"))
+            bed = self._stack.enter_context(self.ground.fresh(*self.machines))
             watch = Watch(bed["one"], {name: PROBES[name] for name in ADD_ONS})
             watch.start()
             init(KUBEADM, bed["one"], *self._flags).wait()
             watch.wait()
+            self.settle(bed)
             self._bed = bed
         return self._bed
+
+    def settle(self, bed: Bed) -> None:
+        """Prepare the cluster further, before it is measured."""
 
     def close(self) -> None:
         """Take it down."""
@@ -166,7 +172,8 @@ def _forget(server: Machine, node: str) -> None:
     look.close()
 
 
-def _compared(what: str, rows: list[Row], key: str, *, target: float | None = None) -> tuple[Figure, ...]:
+def compared(what: str, rows: list[Row], key: str, *, target: float | None = None) -> tuple[Figure, ...]:
+    """Return the ratio of the tools and the median of each, for one key of the rows."""
     return (
         ratios(f"{what}, relative to kubeadm", rows, f"{KUBEWRIGHT}{key}", f"{KUBEADM}{key}", target=target),
         figure(f"{what}: kubewright", rows, f"{KUBEWRIGHT}{key}"),

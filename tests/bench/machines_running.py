@@ -161,12 +161,12 @@ class Field:
     """Where machines are booted: `fresh` provides machines that were never used, and removes them."""
 
     def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+        self.parts = parts
 
     @contextlib.contextmanager
     def fresh(self, *names: str, bed: str = "bench") -> Iterator[Bed]:
         """Boot machines with these names; the first one is the control plane's endpoint."""
-        with Bed(*names, bed=bed, parts=self._parts, shared=SHARED) as made:
+        with Bed(*names, bed=bed, parts=self.parts, shared=SHARED) as made:
             for name in names:
                 configure(made[name])
             yield made
