@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubewright.apis.node_approval import NodeApprovalPolicy
 from kubewright.base.errors import CertificateError
@@ -64,8 +64,7 @@ class Ask:
     """Nothing that is known so far decides about the request: ask the sources, then decide again."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
+class Result(NamedTuple):
     """What one check found. `problem` is '' if nothing is wrong."""
 
     check: Check

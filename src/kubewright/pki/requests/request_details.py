@@ -8,6 +8,7 @@ choose different ones from several, some of them broken.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import itertools
 from collections.abc import Iterator
@@ -62,7 +63,7 @@ class RequestNames:
     uris: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def addresses(self) -> tuple[str, ...]:
         """The IP addresses as text."""
         return tuple(str(ipaddress.ip_address(ip)) for ip in self.ips)

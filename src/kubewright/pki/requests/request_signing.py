@@ -15,7 +15,7 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
-from cryptography.hazmat.primitives.serialization import load_der_private_key, load_der_public_key
+from cryptography.hazmat.primitives.serialization import load_der_private_key
 
 from kubewright.base.errors import CertificateError, CertificateMismatch
 from kubewright.base.randomness import Random
@@ -25,6 +25,7 @@ from kubewright.pki.certificates import Certificate
 from kubewright.pki.encoding import der, pem
 from kubewright.pki.encoding.pem import reading
 from kubewright.pki.keys import public_der
+from kubewright.pki.requests import request_keys
 from kubewright.pki.requests.request_details import COMMON_NAME, ORGANIZATION, SUBJECT_ALTERNATIVE_NAME, RequestDetails
 
 BACKDATED: Final = timedelta(minutes=5)
@@ -292,7 +293,7 @@ def verified(request: RequestDetails) -> VerifiedRequest:
     Raises CertificateError for a wrong signature and for kinds of key that Go does not verify.
     """
     try:
-        key = load_der_public_key(request.public_key)
+        key = request_keys.load(request.public_key)
         _verify(key, request)
         return VerifiedRequest(details=request, key=public_der(key))
     except (InvalidSignature, UnsupportedAlgorithm, ValueError, TypeError) as error:
