@@ -346,6 +346,18 @@ def test_an_etcd_that_does_not_run_goes_back_with_its_data(box):
     assert len(box.runtime.starts) == len(PODS) + 2
 
 
+def test_an_etcd_that_runs_but_follows_no_leader_goes_back(box):
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
+    box.cut_off_at = ETCD
+    before = box.manifests()
+    with pytest.raises(HostError, match="etcd failed; this machine is back in its earlier state") as caught:
+        box.upgrade()
+    assert "no leader" in str(caught.value)
+    assert box.manifests() == before
+    assert len(box.runtime.starts) == len(PODS) + 2
+
+
 def test_going_back_is_said_before_it_is_confirmed(box):
     box.upgrade()
     asked_for = []

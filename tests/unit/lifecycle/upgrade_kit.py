@@ -184,8 +184,9 @@ class Etcd(RecordingEtcd):
         member = next(one for one in self.members() if endpoint in one.client_urls)
         if member.name in self.box.dead:
             return Status(endpoint=endpoint, problem="connection refused")
-        version = self.box.tag("etcd").partition("-")[0]
-        return Status(endpoint=endpoint, member_id=member.id, leader_id=self.box.leader, version=version, size=self.box.etcd_size)
+        tag = self.box.tag("etcd")
+        leader = 0 if tag == self.box.cut_off_at else self.box.leader
+        return Status(endpoint=endpoint, member_id=member.id, leader_id=leader, version=tag.partition("-")[0], size=self.box.etcd_size)
 
     def alarms(self):
         return list(self.box.alarms)
@@ -233,6 +234,8 @@ class ControlPlane(Box):
     unready: tuple[str, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     leader: int = 1
+    cut_off_at: str = ""
+    """The tag of etcd's image with which it runs, but follows no leader."""
     etcd_size: int = 4096
     snapshot_of_etcd: bytes = snapshot(database(1))
     clock: FakeClock = field(default_factory=lambda: FakeClock(datetime.now(UTC) + timedelta(hours=1)))

@@ -1,9 +1,13 @@
 """The leader election of kube-controller-manager and kube-scheduler, after they were replaced.
 
 A leader starts its controllers only when it has been elected, so that a component which cannot start them is healthy
-until then. kube-controller-manager does not release its Lease when it is stopped (v1.36:
-cmd/kube-controller-manager/app/controllermanager.go, the gate ControllerManagerReleaseLeaderElectionLockOnExit is off),
-so its successor would wait until that expires, 15 seconds later.
+until then. If the leader is on another machine, its work says nothing about the component of this one. The Lease
+cannot be handed over: the identity with which a waiting process would take it has a random part that it does not
+publish (cmd/kube-controller-manager/app/controllermanager.go, Run), the present leader renews a Lease without a
+holder before most others try to take it, and a leader that loses its Lease exits. kube-controller-manager does not
+release its Lease when it is stopped (v1.36: cmd/kube-controller-manager/app/controllermanager.go, the gate
+ControllerManagerReleaseLeaderElectionLockOnExit is off), so its successor would wait until that expires, 15 seconds
+later.
 """
 
 from __future__ import annotations
