@@ -38,7 +38,7 @@ MAKE_IMAGE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then echo "-
 # The sources of the archive, and of the program that builds it.
 BUNDLED = $(shell find src -type f ! -name '*.pyc') $(wildcard scripts/bundle.py scripts/launcher.c) requirements.lock pyproject.toml README.md LICENSE
 
-.PHONY: help up down wheel bundle image test test-all test-rest set-up set-up-rest test-unit test-controlplane test-machines machines enter copy test-compat lint format bench soak soak-tests soak-machines soak-controllers soak-hub soak-agent flaky fuzz mutants lock \
+.PHONY: help up down wheel bundle image machine-tree test test-all test-rest set-up set-up-rest test-unit test-controlplane test-machines machines enter copy test-compat lint format bench soak soak-tests soak-machines soak-controllers soak-hub soak-agent flaky fuzz mutants lock \
   proto clean
 
 help: ## Show this list
@@ -63,6 +63,10 @@ dist/.bundle: $(BUNDLED) | $(VENV)/.core
 
 image: dist/.bundle ## Build an OCI image of that archive without Docker (IMAGE=registry.example/kubewright:1)
 	$(BIN)/python -m scripts.image $(IMAGE)
+
+machine-tree: $(VENV)/.core ## Make one file with all that whole machines are made of (root on Debian; KUBERNETES=v1.36.3)
+	@bash scripts/prerequisites.sh "$(PYTHON)" runc machine-tree
+	$(BIN)/python -m scripts.machine_tree $(KUBERNETES)
 
 # Three processes keep two cores busy, because machines spend much of their time waiting. tests/lanes.py says which tests may run at the same time,
 # tests/parts.py which part a test is in. `make lint` runs in parallel to the set-up and does not stop the tests, so that one run shows all problems.

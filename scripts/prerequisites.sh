@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What `make` needs before there is a virtual environment: Python >= 3.11 with venv. Further arguments add what these need: `runc` the build of
-# runc, the only component with parts in C; `bundle` the archive's launcher; `shells` the tests of shell completion.
+# runc, the only component with parts in C; `bundle` the archive's launcher; `machine-tree` the parts of whole machines in one file; `shells` the
+# tests of shell completion.
 # As root with apt, missing packages are installed; otherwise the command that installs them is named. Never uses sudo.
 set -euo pipefail
 python=${1-}
@@ -32,4 +33,7 @@ if [[ " ${*:2} " = *" runc "* ]]; then
 fi
 if [[ " ${*:2} " = *" bundle "* ]]; then
   { command -v gcc && [ -e "$(gcc -print-file-name=libc.a)" ]; } >/dev/null 2>&1 || install gcc libc6-dev
+fi
+if [[ " ${*:2} " = *" machine-tree "* ]]; then
+  { command -v debootstrap && command -v zstd; } >/dev/null 2>&1 || install debootstrap zstd
 fi

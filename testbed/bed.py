@@ -14,7 +14,7 @@ from types import MappingProxyType, TracebackType
 
 from kubewright.base.errors import HostError
 from kubewright.cli.printers.reporters import PlainLines
-from kubewright.machines import group, parts
+from kubewright.machines import group, kit, parts
 from kubewright.machines.group import Group, Names
 from kubewright.machines.machine import Machine
 from kubewright.machines.network import Network
@@ -27,7 +27,9 @@ ENDPOINT = "cluster.test"
 
 def ensure_parts() -> Parts:
     """Make what is made once; this takes some minutes the first time. One process makes it while others wait."""
-    return parts.ensure_parts(reporter=PlainLines())
+    reporter = PlainLines()
+    kit.programs(kit.OPTIONAL, reporter=reporter)
+    return parts.ensure_parts(reporter=reporter)
 
 
 class Bed:

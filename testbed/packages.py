@@ -10,7 +10,7 @@ from kubewright.machines import host
 from kubewright.machines.progress import step
 from kubewright.machines.running import run
 
-PACKAGES = (*("systemd-container", "debootstrap", "iproute2"), *("gcc", "libc6-dev", "libseccomp-dev", "pkg-config"))
+PACKAGES = (*("systemd-container", "debootstrap", "iproute2", "zstd"), *("gcc", "libc6-dev", "libseccomp-dev", "pkg-config"))
 
 
 def missing_packages() -> list[str]:

@@ -78,6 +78,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_whole_lifecycle.py": Cost(4, 130),
     "tests/machines/test_whole_planes.py": Cost(4, 130),
     "tests/machines/test_whole_plugin.py": Cost(3, 25),
+    "tests/machines/test_whole_tree.py": Cost(4, 150),
     "tests/machines/test_upgrade_cluster.py": Cost(4, 260),
     "tests/machines/test_upgrade_machines.py": Cost(4, 240),
     "tests/controlplane/test_agent_disturbed.py": Cost(2, 75),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 from kubewright.base.clock import Clock
@@ -155,6 +156,26 @@ class Fetching:
             for one in group:
                 self._shelf.cache.install(one, found[one.name], source=how)
                 self._say(f"built {one}")
+
+
+def download(
+    url: str,
+    *,
+    sha256: str,
+    label: str,
+    sources: BinarySources,
+    environment: Mapping[str, str],
+    reporter: Reporter,
+    clock: Clock,
+    fetcher: Fetcher | None = None,
+) -> Path:
+    """Download a file that is no program, and return its path in the cache; the caller removes it.
+
+    The caller holds the cache's lock. Raises BinariesError with the reason for each host, DiskFull, HostError, UsageError.
+    """
+    client = fetcher or web(sources, environment)
+    downloads = Downloads(client, root=sources.cache, mirrors=sources.mirrors, reporter=reporter, clock=clock)
+    return downloads.obtain(Artifact(label=label, url=url, checksum_url="", pinned=sha256, programs=()))
 
 
 def web(sources: BinarySources, environment: Mapping[str, str]) -> Fetcher:

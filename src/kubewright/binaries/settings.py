@@ -18,7 +18,9 @@ MIRRORS_VARIABLE: Final = "KUBEWRIGHT_MIRRORS"
 PROXY_VARIABLE: Final = "KUBEWRIGHT_PROXY"
 OFFLINE_VARIABLE: Final = "KUBEWRIGHT_OFFLINE"
 NO_BUILD_VARIABLE: Final = "KUBEWRIGHT_NO_BUILD"
+TREE_VARIABLE: Final = "KUBEWRIGHT_MACHINE_TREE"
 
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 _TRUTH: Final = {"1": True, "true": True, "yes": True, "on": True, "": False, "0": False, "false": False, "no": False, "off": False}
 
 
@@ -43,6 +45,8 @@ class BinarySources:
 
     It may contain a password.
     """
+    machine_tree: str = ""
+    """Address and digest (`https://HOST/PATH#sha256=HEX`) of a file with the parts of whole machines, '' for none."""
     has_flags: bool = False
     """Whether the command has the flags --binaries-dir and --kubernetes-version, so that errors may name them."""
 
@@ -81,6 +85,7 @@ def sources_from(
         allow_build=(not _flag(environment, NO_BUILD_VARIABLE)) if allow_build is None else allow_build,
         offline=offline and not allow_download,
         proxy=_proxy(through) if through else through,
+        machine_tree=_tree(tree) if (tree := environment.get(TREE_VARIABLE, "")) else "",
         has_flags=has_flags,
     )
 
@@ -120,6 +125,22 @@ def _mirror(address: str) -> str:
             remedy=f"correct {MIRRORS_VARIABLE}",
         )
     return address.rstrip("/")
+
+
+def _tree(address: str) -> str:
+    url, _, digest = address.partition("#sha256=")
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme == "https" and bool(parts.hostname) and parts.username is None and not parts.fragment
+        _ = parts.port
+    except ValueError:
+        usable = False
+    if not usable or not _DIGEST.fullmatch(digest):
+        raise UsageError(
+            f"machine tree {quoted(shown_url(url))} is not an address with a digest",
+            remedy=f"{TREE_VARIABLE}=https://files.example/machine-v1.36.3-amd64.tar.zst#sha256=DIGEST, 64 hexadecimal digits in lower case",
+        )
+    return address
 
 
 def _proxy(address: str) -> str:

@@ -14,11 +14,14 @@ from kubewright.machines.running import quietly
 
 PACKAGES: Mapping[str, str] = {
     "systemd-nspawn": "systemd-container",
-    "debootstrap": "debootstrap",
     "ip": "iproute2",
     "nsenter": "util-linux",
 }
 """The programs that run machines, and the Debian package of each."""
+MAKING: Mapping[str, str] = {"debootstrap": "debootstrap", "gcc": "gcc libc6-dev"}
+"""Those that make the Debian tree, and the program of the pause image."""
+UNPACKING: Mapping[str, str] = {"zstd": "zstd"}
+"""Those that take it from a machine tree."""
 _MODULES = ("overlay", "br_netfilter", "nf_conntrack")
 _INSTANCES = 8192
 """inotify instances: systemd, containerd and the kubelet of every machine share the host's limit."""

@@ -23,6 +23,8 @@ from kubewright.machines.places import cache
 from kubewright.machines.running import run
 
 REPOSITORY = "registry.k8s.io"
+PROGRAMS: Final = ("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns")
+"""The programs of which the images are made."""
 _USERS = "root:x:0:0:root:/root:/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/sbin/nologin\nnonroot:x:65532:65532::/home/nonroot:/sbin/nologin\n"
 _PAUSE = """\
 #include <signal.h>
@@ -72,8 +74,7 @@ class Image:
 def of_release(base: Path, *, version: str = KUBERNETES, sources: BinarySources | None = None) -> list[Image]:
     """Return the images of a cluster of a version."""
     release = versions.release_for(versions.Version.parse(version))
-    names = ("etcd", "etcdctl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns")
-    paths = programs(names, version=version, sources=sources)
+    paths = programs(PROGRAMS, version=version, sources=sources)
     components = [
         Image(f"{REPOSITORY}/{name}:{version}", {f"usr/local/bin/{name}": paths[name]}, entrypoint=())
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
@@ -85,7 +86,7 @@ def of_release(base: Path, *, version: str = KUBERNETES, sources: BinarySources 
         *components,
         Image(f"{REPOSITORY}/etcd:{release.etcd_tag}", etcd),
         Image(coredns, {"coredns": paths["coredns"]}, entrypoint=("/coredns",), user="65532:65532"),
-        Image(f"{REPOSITORY}/pause:{release.pause_tag}", {"pause": _pause()}, entrypoint=("/pause",), user="65535:65535"),
+        Image(f"{REPOSITORY}/pause:{release.pause_tag}", {"pause": ensure_pause()}, entrypoint=("/pause",), user="65535:65535"),
         Image(f"{REPOSITORY}/kube-proxy:{version}", {"usr/local/bin/kube-proxy": paths["kube-proxy"]}, tree=base, parts=_TOOLS),
         Image(
             "docker.io/library/busybox:test",
@@ -109,12 +110,17 @@ def archive(image: Image, target: Path) -> None:
     oci.write(target, reference=image.reference, layer=_layer(image), config=config)
 
 
-def _pause() -> Path:
+def pause_place() -> Path:
+    """Return where the program of the pause image is, or will be."""
+    return cache() / f"pause-{hashlib.sha256(_PAUSE.encode()).hexdigest()[:12]}"
+
+
+def ensure_pause() -> Path:
     """Return the program that holds a pod's namespaces: it reaps children and exits on SIGTERM.
 
     With `-v` it exits at once: kubeadm's check before upgrades runs it in this way, as a Job.
     """
-    place = cache() / f"pause-{hashlib.sha256(_PAUSE.encode()).hexdigest()[:12]}"
+    place = pause_place()
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         partial = place.with_suffix(".partial")

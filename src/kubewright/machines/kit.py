@@ -28,6 +28,8 @@ PLACES: Final[Mapping[str, str]] = {
     "wireguard-go": _BIN,  # `wg` comes from Debian; the kernel may lack WireGuard
 }
 """Programs of a machine, and the directory into which each is put."""
+OPTIONAL: Final = ("wireguard-go",)
+"""Programs that a machine has if they are there: they are released as source only, and a host may lack Go."""
 
 _CONTAINERD = """\
 version = 3
@@ -154,7 +156,9 @@ def programs(
 
 def ensure_kit(*, version: str, sources: BinarySources | None, reporter: Reporter) -> Path:
     """Return the directory for a Kubernetes version, creating it if necessary."""
-    wanted = programs(tuple(PLACES), version=version, sources=sources, reporter=reporter)
+    wanted = programs([name for name in PLACES if name not in OPTIONAL], version=version, sources=sources, reporter=reporter)
+    there = binaries.locate(OPTIONAL, version=version, sources=sources or binaries.sources_from(os.environ)).found
+    wanted |= {name: Path(binary.path) for name, binary in there.items()}
     runtime = _CONTAINERD.format(pause=versions.release_for(versions.Version.parse(version)).pause_tag)
     place = cache() / f"kit-{_key(wanted, runtime)}"
     if not place.exists():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+from kubewright import binaries
 from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.level import KUBERNETES
 from kubewright.base.records import dataclass
@@ -13,6 +15,7 @@ from kubewright.machines.images import of_release
 from kubewright.machines.kit import ensure_kit
 from kubewright.machines.places import cache, locked
 from kubewright.machines.store import ensure_store
+from kubewright.machines.tree import providing
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,13 @@ class Parts:
 
 
 def ensure_parts(*, version: str = KUBERNETES, sources: BinarySources | None = None, reporter: Reporter | None = None) -> Parts:
-    """Make what is made once; this takes some minutes the first time. One process makes it while others wait."""
-    reporter = reporter or SilentReporter()
+    """Make what is made once; this takes some minutes the first time. One process makes it while others wait.
+
+    If a source has a machine tree, its parts are taken instead of being made.
+    """
+    reporter, sources = reporter or SilentReporter(), sources or binaries.sources_from(os.environ)
     with locked(cache() / "parts.lock"):
+        providing.ensure_taken(version=version, sources=sources, reporter=reporter)
         base, kit = ensure_base(reporter), ensure_kit(version=version, sources=sources, reporter=reporter)
         images = of_release(base, version=version, sources=sources)
         return Parts(base=base, kit=kit, store=ensure_store(images, key=f"{base.name} {kit.name}", reporter=reporter))

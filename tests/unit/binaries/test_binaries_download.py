@@ -404,3 +404,25 @@ def test_an_empty_proxy_setting_means_none(tmp_path, monkeypatch):
     monkeypatch.setattr(tls, "host_context", lambda: tls.client_context(None, verify=False))
     web = fetching.web(sources(tmp_path, proxy=""), {"HTTPS_PROXY": "http://127.0.0.1:1"})
     assert web._proxies.for_url("https://dl.k8s.io/") is None
+
+
+def test_a_file_that_is_no_program_is_downloaded_with_its_digest(host, tmp_path):
+    (tmp_path / "cache").mkdir()
+    host.files["/files.example/machine.tar.zst"] = Behaviour(body=b"tree", cut=2, times=1)
+
+    def taken(digest: str) -> Path:
+        return fetching.download(
+            "https://files.example/machine.tar.zst",
+            sha256=digest,
+            label="machine tree",
+            sources=sources(tmp_path),
+            environment={},
+            reporter=RecordingReporter(),
+            clock=FakeClock(),
+            fetcher=host.fetcher(),
+        )
+
+    assert taken(sha256(b"tree")).read_bytes() == b"tree"
+    assert [asked for _, asked in host.requests] == ["", "bytes=2-"]
+    with pytest.raises(BinariesError, match="has the wrong content"):
+        taken(sha256(b"other"))

@@ -223,7 +223,7 @@ FITTING = {
 def host(files: dict[str, str] | None = None, *, without: frozenset[str] = frozenset(), **parts: Any) -> preflight.Subject:
     """A host that can run machines, but for the given parts."""
     read = {**FITTING, **(files or {})}
-    wanted = {"user": 0, "system": "linux", "architecture": "x86_64", "python": "", "has_tree": True}
+    wanted = {"user": 0, "system": "linux", "architecture": "x86_64", "python": "", "has_tree": True, "offers_tree": False}
     return preflight.Subject(
         read=lambda path: read.get(path, ""), which=lambda name: None if name in without else f"/usr/bin/{name}", **{**wanted, **parts}
     )
@@ -235,7 +235,12 @@ def host(files: dict[str, str] | None = None, *, without: frozenset[str] = froze
         (host(user=1000), "root", "with sudo"),
         (host(architecture="riscv64"), "system", "another host"),
         (host({"/proc/self/status": "CapEff:\t00000000a80425fb\n"}), "privileges", "--privileged"),
-        (host(without=frozenset({"systemd-nspawn", "debootstrap"})), "programs", "apt-get install systemd-container debootstrap"),
+        (
+            host(has_tree=False, without=frozenset({"systemd-nspawn", "debootstrap", "zstd"})),
+            "programs",
+            "apt-get install systemd-container debootstrap",
+        ),
+        (host(has_tree=False, offers_tree=True, without=frozenset({"debootstrap", "zstd"})), "programs", "apt-get install zstd"),
         (host(has_tree=False, without=frozenset({"apt-get"})), "debian-tree", "Debian or Ubuntu"),
         (host(python="runs on Python 3.13"), "python", "make bundle"),
         (host({"/proc/mounts": ""}), "cgroups", "systemd=true"),
@@ -257,6 +262,9 @@ def test_what_a_host_lacks_is_reported_with_its_remedy(subject: preflight.Subjec
 def test_a_suitable_host_passes_every_check() -> None:
     report = preflight.examine(host())
     assert (len(report.results), report.errors) == (len(preflight.CHECKS), [])
+    # what makes the Debian tree is needed once, and not where a file has everything
+    assert preflight.examine(host(without=frozenset({"debootstrap", "apt-get", "zstd"}))).errors == []
+    assert preflight.examine(host(has_tree=False, offers_tree=True, without=frozenset({"debootstrap", "apt-get"}))).errors == []
 
 
 def test_cgroups_of_version_1_are_found() -> None:

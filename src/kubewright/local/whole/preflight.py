@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from kubewright import binaries
 from kubewright.base.checks import Check, Finding, Report, run_checks
 from kubewright.base.errors import CheckFailed, HostError
 from kubewright.base.records import dataclass
+from kubewright.binaries import BinarySources
 from kubewright.machines import base, host, network, places, program, running
+from kubewright.machines.tree import providing
 
 _SPACE: Final = 4_000_000_000
 """Bytes of the Debian tree, programs and images, and of some machines' first data."""
@@ -36,11 +39,13 @@ class Subject:
     python: str
     """Why machines cannot run this program, '' if they can."""
     has_tree: bool
-    """Whether the Debian tree has been made."""
+    """Whether the Debian tree is there."""
+    offers_tree: bool
+    """Whether a source of binaries may have a machine tree, so that nothing has to be made."""
 
 
-def this_host() -> Subject:
-    """Return this host."""
+def this_host(sources: BinarySources | None = None) -> Subject:
+    """Return this host. The sources of binaries are those of the environment by default."""
     return Subject(
         user=os.geteuid(),
         system=sys.platform,
@@ -49,6 +54,7 @@ def this_host() -> Subject:
         read=_read,
         python=program.unfit(),
         has_tree=base.place().exists(),
+        offers_tree=providing.is_offered(sources or binaries.sources_from(os.environ)),
     )
 
 
@@ -91,16 +97,18 @@ def _privileges(subject: Subject) -> Iterable[Finding]:
 
 
 def _programs(subject: Subject) -> Iterable[Finding]:
-    missing = {package: name for name, package in host.PACKAGES.items() if subject.which(name) is None}
+    unpacks = subject.offers_tree and not subject.has_tree
+    wanted = {**host.PACKAGES, **(host.UNPACKING if unpacks else {} if subject.has_tree else host.MAKING)}
+    missing = {package: name for name, package in wanted.items() if subject.which(name) is None}
     if missing:
         yield Finding(text=f"not installed: {', '.join(missing.values())}", remedy=f"apt-get install {' '.join(missing)}")
 
 
 def _tree(subject: Subject) -> Iterable[Finding]:
-    if not subject.has_tree and subject.which("apt-get") is None:
+    if not subject.has_tree and not subject.offers_tree and subject.which("apt-get") is None:
         yield Finding(
             text="the machines' Debian tree has to be made, and this host has no apt",
-            remedy=f"use a host with Debian or Ubuntu, or copy {base.place()} from one",
+            remedy="use a host with Debian or Ubuntu, or the file that `make machine-tree` makes on one",
         )
 
 

@@ -69,7 +69,7 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
     Raises CheckFailed on an unsuitable host, before anything is changed, and ConfigurationChanged for another
     configuration than the cluster's. The machines of a new cluster that could not be created are removed again.
     """
-    preflight.require()
+    preflight.require(preflight.this_host(sources))
     documents.require_valid(options.config or "")
     _require_supported(options)
     start = clock.monotonic()
