@@ -118,11 +118,11 @@ def record(argv: list[str], environment: dict[str, str]) -> list[str]:
     return pieces
 
 
-def draw(text: str, name: str) -> None:
+def draw(text: str, name: str, *, title: str = PROMPT.removeprefix("$ ")) -> None:
     """Write a picture of a text with colours."""
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True, color_system="standard")
-    console.print(Text.from_ansi(f"{PROMPT}\n{text}"))
-    svg = console.export_svg(title="kubewright up", code_format=SVG, unique_id="up")
+    console.print(Text.from_ansi(text))
+    svg = console.export_svg(title=title, code_format=SVG, unique_id="up")
     (IMAGES / name).write_text("".join(f"{line.rstrip()}\n" for line in svg.splitlines()))
 
 
@@ -151,8 +151,8 @@ def main() -> None:
         frames.append(screen.text())
     live = [frame for frame in frames if "export KUBECONFIG" not in frame]
     IMAGES.mkdir(parents=True, exist_ok=True)
-    draw(busiest(live), "up-live.svg")
-    draw(screen.text(), "up.svg")
+    draw(f"{PROMPT}\n{busiest(live)}", "up-live.svg")
+    draw(f"{PROMPT}\n{screen.text()}", "up.svg")
 
 
 if __name__ == "__main__":
