@@ -28,6 +28,27 @@ def patches(tmp_path, value):
     return str(directory)
 
 
+@pytest.mark.parametrize(
+    ("operations", "why"),
+    [
+        ([{"op": "replace", "path": "/spec/containers", "value": []}], "spec.containers: Required value"),
+        ([{"op": "remove", "path": "/spec/containers/0/image"}], "spec.containers[0].image: Required value"),
+        ([{"op": "remove", "path": "/spec/volumes"}], 'spec.containers[0].volumeMounts[0].name: Not found: "kubeconfig"'),
+    ],
+)
+def test_a_patch_with_which_no_pod_can_run_is_refused_before_anything_changes(box, tmp_path, operations, why):
+    directory = tmp_path / "patches"
+    directory.mkdir(mode=0o700)
+    (directory / "kube-scheduler+json.json").write_text(json.dumps(operations))
+    before, starts = box.snapshot(), list(box.runtime.starts)
+    with pytest.raises(DocumentError, match="with its patches, kube-scheduler is no static pod") as caught:
+        box.upgrade(patches=str(directory))
+    assert why in str(caught.value)
+    after = box.snapshot()
+    assert {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)} <= {"run", "run/machine.lock"}
+    assert box.runtime.starts == starts
+
+
 def edit(box, name, old, new):
     """Change a manifest with an editor."""
     path = Path(box.layout.manifest(name))

@@ -134,6 +134,25 @@ def same_pod(found: bytes, wanted: bytes) -> bool:
     return _meant(pods[0]) == _meant(pods[1])
 
 
+def unrunnable(pod: Mapping[str, Any]) -> list[str]:
+    """Return why a kubelet would not create a static pod, by fields; empty if it would (kubernetes v1.36: pkg/apis/core/validation).
+
+    These are the mistakes that a patch makes easily; the kubelet checks more. Types have been checked by the decoder.
+    """
+    spec = pod.get("spec") or {}
+    containers = spec.get("containers") or []
+    volumes = {one.get("name") for one in spec.get("volumes") or ()}
+    found = [] if containers else ["spec.containers: Required value"]
+    for index, container in enumerate(containers):
+        at = f"spec.containers[{index}]"
+        found += [f"{at}.{name}: Required value" for name in ("name", "image") if not container.get(name)]
+        mounts = enumerate(container.get("volumeMounts") or ())
+        found += [
+            f'{at}.volumeMounts[{number}].name: Not found: "{one.get("name")}"' for number, one in mounts if one.get("name") not in volumes
+        ]
+    return found
+
+
 def _meant(value: object) -> object:
     """Return the meaning of a manifest: without fields that have no effect, and without those for the first start of an etcd."""
     if isinstance(value, Mapping):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from kubewright.base import yaml
 from kubewright.base.change import Change
+from kubewright.base.errors import DocumentError
 from kubewright.base.records import dataclass
 from kubewright.host.desired import Directory, File
 from kubewright.kube.objects import DesiredObject, ensure_object
@@ -60,8 +61,8 @@ def upgrade(ctx: UpgradeContext) -> Iterator[Step]:
     version = ctx.cluster.kubernetes_version
     within = ctx.timeouts.upgrade_manifests
     ctx.say("upgrade/control-plane", f'Upgrading the static pods of this control plane to version "{version}" (timeout: {within})...')
-    yield from _rights(ctx)
     found = yield from _manifests(ctx)
+    yield from _rights(ctx)
     if any(one.differs for one in found) or checkpoint.unfinished(checkpoint.every(ctx.host)) is not None:
         yield from _replaced(ctx, found)
     else:
@@ -94,10 +95,20 @@ def present(ctx: UpgradeContext) -> Iterator[tuple[str, bytes]]:
 
 
 def rendered(ctx: UpgradeContext, name: str) -> Generator[Change, None, bytes]:
-    """Yield the changes for a component that does not run as root, and return the new manifest."""
+    """Yield the changes for a component that does not run as root, and return the new manifest.
+
+    Raises DocumentError for patches with which no kubelet would run it.
+    """
     pod = ctx.inputs.pod(name, more=static_pods.HAS_DATA if name == ETCD else static_pods.NO_FLAGS)
     hardened, _ = yield from static_pods.harden(name, pod, inputs=ctx.inputs, host=ctx.host)
-    return yaml.dump(ctx.patched(name, hardened)).encode()
+    patched = ctx.patched(name, hardened)
+    if problems := static_pods.unrunnable(patched):
+        raise DocumentError(
+            f"with its patches, {name} is no static pod that a kubelet can run",
+            detail="\n".join(problems),
+            remedy="fix the patches of this component; nothing has been changed",
+        )
+    return yaml.dump(patched).encode()
 
 
 def _is_newer_etcd(ctx: UpgradeContext, old: bytes, new: bytes) -> bool:
