@@ -6,11 +6,12 @@ import json
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 from cluster_kit import CERTIFICATE_KEY, KUBEWRIGHT, TOKEN, Cluster, begin
-from kill_kit import undisturbed
+from kill_kit import Boundary, undisturbed
 from kill_stages import Reference
 from machine_kit import SHARED, administer, eventually, kubectl, kubewright
 from state_kit import State, require_same
@@ -46,10 +47,14 @@ def names(machine: Machine) -> set[str]:
 
 
 class EtcdStage:
-    """A command that gives a member of etcd other data, on machines that are made at the first use, unless they are given."""
+    """A command that gives a member of etcd other data, on machines that are made at the first use, unless they are given.
+
+    `writes` are the files before which its steps within phases end.
+    """
 
     name: ClassVar[str]
     arguments: ClassVar[Sequence[str]]
+    writes: ClassVar[Sequence[str]] = ("plan.json", "state", "etcd.yaml", "kube-apiserver.yaml")
 
     def __init__(self, parts: Parts, bed: Bed | None = None) -> None:
         self._parts = parts
@@ -73,7 +78,8 @@ class EtcdStage:
     def reference(self) -> Reference:
         with self.fresh() as machine:
             course = undisturbed(machine, self.arguments)
-            return Reference(course=course, state=self.state(machine))
+            steps = [Boundary.before_writing(name) for name in self.writes]
+            return Reference(course=replace(course, boundaries=[*course.boundaries, *steps]), state=self.state(machine))
 
     @contextmanager
     def fresh(self) -> Iterator[Machine]:
@@ -84,6 +90,16 @@ class EtcdStage:
 
     def begin(self) -> None:
         """Note what the next run changes."""
+
+    def boot_again(self, machine: Machine) -> None:
+        """Let the machine lose power, and boot it. etcd serves afterwards, unless the interrupted run keeps its manifests."""
+        machine.cut_power()
+        machine.boot()
+        machine.ready()
+        first = self.bed["one"]
+        eventually(
+            lambda: (machine is first and _is_stopped(machine)) or bool(kubectl(first, "get", "nodes").get("items")), "etcd to serve"
+        )
 
     def state(self, machine: Machine) -> State:
         """Return what every run must leave, also one that was killed."""
@@ -106,11 +122,17 @@ class EtcdStage:
         self._open.close()
 
 
+def _is_stopped(machine: Machine) -> bool:
+    """Whether an operation that was interrupted keeps manifests."""
+    return not {"etcd.yaml", "kube-apiserver.yaml"} <= set(machine.run("ls", "/etc/kubernetes/manifests").out.split())
+
+
 class Restore(EtcdStage):
     """`etcd restore` of a snapshot that was saved just before."""
 
     name = "etcd restore"
     arguments = ("etcd", "restore", SNAPSHOT, "--yes")
+    writes = (*EtcdStage.writes, "member")
 
     def begin(self) -> None:
         put(self.machine, f"saved-{self._runs}")

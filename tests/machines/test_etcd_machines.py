@@ -83,16 +83,8 @@ def test_a_restore_goes_on_after_a_power_cut(restore: Restore) -> None:
     [seconds] = moments(restore.reference.course.seconds, count=1, seed=SEED + 2)
     with restore.fresh() as machine:
         killed_after(machine, seconds, restore.arguments)
-        machine.cut_power()
-        machine.boot()
-        machine.ready()
-        eventually(lambda: _is_stopped(machine) or bool(kubectl(machine, "get", "nodes")), "the API server to serve")
+        restore.boot_again(machine)
         restore.finish(machine)
-
-
-def _is_stopped(machine: Machine) -> bool:
-    """Whether an operation that was interrupted keeps manifests."""
-    return not {"etcd.yaml", "kube-apiserver.yaml"} <= set(machine.run("ls", "/etc/kubernetes/manifests").out.split())
 
 
 def test_the_commands_of_the_guide_save_etcd_restore_it_and_make_backups_every_day(machine: Machine) -> None:

@@ -112,6 +112,10 @@ class UpgradeStage:
         require_same(self.reference.state, self.state(machine))
         assert machine.run("systemctl", "cat", "kubewright-recover", check=False).code != 0
 
+    def boot_again(self, machine: Machine) -> None:
+        """Let the machine lose power, and boot it."""
+        boot_again(machine)
+
     def forget(self) -> None:
         return
 

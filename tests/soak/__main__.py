@@ -21,13 +21,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from etcd_stages import MemberReplace, Restore
+from etcd_stages import EtcdStage, MemberReplace, Restore
 from kill_kit import Boundary, killed_after, killed_at, moments
 from kill_stages import ControlPlaneJoin, Init, Stage, WorkerJoin
 from testbed.bed import ensure_parts, sweep
 from tests.soak import report
 from tests.soak.report import Outcome
-from upgrade_stages import Apply, NodeUpgrade, Rollback, boot_again
+from upgrade_stages import Apply, NodeUpgrade, Rollback, UpgradeStage
 from upgrade_stages import ControlPlane as UpgradedPlane
 
 from kubewright.machines import host
@@ -45,7 +45,7 @@ WORKFLOWS: Final[Mapping[str, Callable[[Parts], Stage]]] = {
     "etcd-restore": Restore,
     "etcd-replace": MemberReplace,
 }
-POWER_CUTS: Final = frozenset({"upgrade", "upgrade-node", "upgrade-rollback"})
+POWER_CUTS: Final = (UpgradeStage, EtcdStage)
 """Workflows whose machine also loses power after every second kill at a moment."""
 STATE: Final = ROOT / "build" / "soak"
 PAGE: Final = ROOT / "docs" / "soak.md"
@@ -86,11 +86,12 @@ class Kill:
         where = f"where {self.boundary}" if self.boundary else f"after {self.moment:.3f} s"
         return f"{where}, power cut" if self.power else where
 
-    def __call__(self, machine: Machine, arguments: Sequence[str]) -> int:
+    def __call__(self, stage: Stage, machine: Machine) -> int:
         """Run the command, kill it, return its exit code."""
+        arguments = stage.arguments
         code = killed_at(machine, self.boundary, arguments) if self.boundary else killed_after(machine, self.moment, arguments)
-        if self.power:
-            boot_again(machine)
+        if self.power and isinstance(stage, POWER_CUTS):
+            stage.boot_again(machine)
         return code
 
 
@@ -108,7 +109,7 @@ def _soak(name: str, parts: Parts, asked: argparse.Namespace, *, seed: int, know
         places, chosen = course.boundaries if asked.boundaries else [], moments(course.seconds, count=asked.count, seed=seed)
         kills = [Kill(index, len(places), boundary=place) for index, place in enumerate(places) if index not in passed]
         kills += [
-            Kill(index, len(chosen), moment=round(moment, 3), power=name in POWER_CUTS and index % 2 == 1)
+            Kill(index, len(chosen), moment=round(moment, 3), power=isinstance(stage, POWER_CUTS) and index % 2 == 1)
             for index, moment in enumerate(chosen)
             if index not in tried
         ]
@@ -122,7 +123,7 @@ def _one(stage: Stage, name: str, kill: Kill, *, seed: int) -> Outcome:
     code: int | None = None
     try:
         with stage.fresh() as machine:
-            code = kill(machine, stage.arguments)
+            code = kill(stage, machine)
             stage.finish(machine)
     except Exception as found:  # the other runs continue; the error is kept
         error = f"{type(found).__name__}: {found}".splitlines()[0]

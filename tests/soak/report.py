@@ -34,8 +34,8 @@ failure, and `make soak-tests` also a moment each of `upgrade apply` and `upgrad
 _BOUNDARIES: Final = "At every boundary between two phases"
 _MOMENTS: Final = "At random moments"
 _TEXTS: Final = {
-    _BOUNDARIES: "The run kills itself at the moment at which it reports that a phase begins, or that the last one has ended; upgrades also before they write a file that ends a step.",
-    _MOMENTS: "The duration of an undisturbed run is divided into as many equal parts as there are moments; each run is killed at a random moment of one part; after every second one of an upgrade, the machine also loses power.",
+    _BOUNDARIES: "The run kills itself at the moment at which it reports that a phase begins, or that the last one has ended; upgrades and changes of etcd also before they write a file that ends a step.",
+    _MOMENTS: "The duration of an undisturbed run is divided into as many equal parts as there are moments; each run is killed at a random moment of one part; after every second one of an upgrade or of a change of etcd, the machine also loses power.",
 }
 
 
