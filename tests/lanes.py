@@ -18,7 +18,10 @@ from xdist.workermanage import WorkerController
 
 
 class Cost(NamedTuple):
-    """What it costs to run a file: `weight` is about how many processes it keeps busy besides pytest, `seconds` how long it takes alone."""
+    """What it costs to run a file: `weight` is about how many processes it keeps busy besides pytest, `seconds` how long it takes alone.
+
+    If a file has tests in several parts of the suite, its seconds are those of the longer one of `make test` and the rest.
+    """
 
     weight: int
     seconds: int
@@ -51,23 +54,24 @@ FOLDERS: Final[Mapping[str, Cost]] = {
 """The cost of files without a row of their own."""
 COSTS: Final[Mapping[str, Cost]] = {
     PLUGIN_CLUSTER: Cost(2, 80),
-    "tests/machines/test_agent_machines.py": Cost(4, 180),
+    "tests/machines/test_agent_machines.py": Cost(4, 110),
     "tests/machines/test_canaries_machines.py": Cost(4, 130),
+    "tests/machines/test_controllers_image.py": Cost(4, 70),
     "tests/machines/test_controllers_machines.py": Cost(4, 60),
-    "tests/machines/test_etcd_machines.py": Cost(3, 240),
+    "tests/machines/test_etcd_machines.py": Cost(3, 195),
     "tests/machines/test_faults_checks.py": Cost(3, 55),
     "tests/machines/test_faults_joining.py": Cost(4, 90),
     "tests/machines/test_faults_quorum.py": Cost(4, 150),
     "tests/machines/test_faults_starting.py": Cost(3, 85),
     "tests/machines/test_hub_machines.py": Cost(4, 130),
-    "tests/machines/test_init_machines.py": Cost(3, 90),
-    "tests/machines/test_interop_machines.py": Cost(4, 195),
+    "tests/machines/test_init_machines.py": Cost(3, 120),
+    "tests/machines/test_interop_machines.py": Cost(4, 85),
     "tests/machines/test_join_control_plane.py": Cost(4, 120),
     "tests/machines/test_join_worker.py": Cost(4, 120),
-    "tests/machines/test_kill_control_plane.py": Cost(3, 140),
-    "tests/machines/test_kill_init.py": Cost(3, 120),
+    "tests/machines/test_kill_control_plane.py": Cost(3, 95),
+    "tests/machines/test_kill_init.py": Cost(3, 85),
     "tests/machines/test_kill_upgrade.py": Cost(3, 150),
-    "tests/machines/test_kill_worker.py": Cost(3, 100),
+    "tests/machines/test_kill_worker.py": Cost(3, 70),
     "tests/machines/test_reset_machines.py": Cost(4, 110),
     "tests/machines/test_serving_machines.py": Cost(4, 90),
     "tests/machines/test_strict_machines.py": Cost(4, 50),
@@ -93,13 +97,14 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/controlplane/test_local_control_planes.py": Cost(4, 80),
     "tests/controlplane/test_local_down.py": Cost(2, 90),
     "tests/controlplane/test_local_faults.py": Cost(2, 90),
-    "tests/controlplane/test_local_killed.py": Cost(2, 120),
+    "tests/controlplane/test_local_killed.py": Cost(2, 70),
     "tests/controlplane/test_local_ordinary_user.py": Cost(2, 40),
     "tests/controlplane/test_local_repeated.py": Cost(2, 40),
     "tests/controlplane/test_plugin_guide.py": Cost(2, 40),
     "tests/controlplane/test_plugin_runs.py": Cost(2, 120),
     "tests/controlplane/test_plugin_workers.py": Cost(2, 50),
     "tests/controlplane/test_readme_typed.py": Cost(2, 40),
+    "tests/controlplane/test_serving_storms_real.py": Cost(2, 60),
     "tests/controlplane/test_upgrade_plan.py": Cost(2, 40),
     "tests/compat/test_certs_comparison.py": Cost(0, 30),
     "tests/compat/test_config_differential.py": Cost(0, 150),

@@ -112,9 +112,12 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/machines/test_etcd_machines.py::test_a_replacement_that_is_killed_at_a_random_moment_ends_as_an_undisturbed_one[1]": SOAK,
     "tests/machines/test_etcd_machines.py::test_a_restore_that_is_killed_at_a_random_moment_ends_as_an_undisturbed_one[1]": SOAK,
     "tests/machines/test_kill_control_plane.py::TestControlPlaneJoin::test_killed_at_a_boundary_between_phases[1]": SOAK,
+    "tests/machines/test_kill_control_plane.py::TestControlPlaneJoin::test_killed_at_a_random_moment": SOAK,
     "tests/machines/test_kill_init.py::TestInit::test_killed_at_a_boundary_between_phases[2]": SOAK,
     "tests/machines/test_kill_init.py::TestInit::test_killed_at_a_boundary_between_phases[3]": SOAK,
+    "tests/machines/test_kill_init.py::TestInit::test_killed_at_a_random_moment[1]": SOAK,
     "tests/machines/test_kill_upgrade.py::test_a_killed_upgrade_ends_as_an_undisturbed_one": SOAK,
+    "tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_random_moment": SOAK,
     "tests/machines/test_whole_kills.py": SOAK,
     # variants of tests that are in the rest
     "tests/machines/test_faults_quorum.py": SOAK,
@@ -125,6 +128,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/machines/test_upgrade_cluster.py::test_kubeadm_calls_a_dead_etcd_on_one_of_three_a_success": SOAK,
     f"{_FAILURES}[a controller-manager that exits when it has begun]": SOAK,
     "tests/machines/test_upgrade_machines.py::test_kubeadm_calls_a_dead_controller_manager_a_success": SOAK,
+    "tests/machines/test_whole_lifecycle.py": SOAK,
     "tests/machines/test_whole_planes.py": SOAK,
 }
 """Folders, files, tests and single cases of tests, each with its part. The most specific row applies."""
