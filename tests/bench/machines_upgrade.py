@@ -13,7 +13,7 @@ from testbed import patch_level
 from testbed.bed import Bed
 from tests.bench.machines_join import Settled, compared
 from tests.bench.machines_running import IGNORED, KUBEADM, KUBEWRIGHT, Command, Row, field, join, pairs, program
-from tests.bench.machines_watching import Looker
+from tests.bench.machines_watching import Looker, Watch, nodes_ready
 from tests.bench.model import Result
 from tests.bench.results import result
 from tests.bench.setup import Setup
@@ -47,11 +47,19 @@ def _upgrade(bed: Bed, tool: str) -> Row:
     one, two, three = (bed[name] for name in MACHINES)
     _command(KUBEWRIGHT, one, "apply", KUBERNETES, "--yes", "--force").wait()
     _command(KUBEWRIGHT, two, "node").wait()
+    _wait_until_ready(one)
     with Outage(one) as outage:
         applied = _command(tool, one, "apply", NEXT, "--yes", "--force").wait()
+    _wait_until_ready(one)
     further = _command(tool, two, "node").wait()
     worker = _command(tool, three, "node").wait()
     return {"Wall": applied.seconds, "Outage": outage.seconds, "Further": further.seconds, "Worker": worker.seconds, "Peak": applied.peak}
+
+
+def _wait_until_ready(server: Machine) -> None:
+    watch = Watch(server, {"Ready": nodes_ready(*MACHINES)})
+    watch.start()
+    watch.wait()
 
 
 def _command(tool: str, machine: Machine, *words: str) -> Command:
@@ -96,3 +104,4 @@ class _Upgradable(Settled):
             patch_level.give(machine, patch_level.images(of_release(self.ground.parts.base), KUBERNETES, NEXT))
         join(KUBEADM, bed["two"], via=bed["one"], control_plane=True).wait()
         join(KUBEADM, bed["three"], via=bed["one"]).wait()
+        _wait_until_ready(bed["one"])
