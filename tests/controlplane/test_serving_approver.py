@@ -9,8 +9,11 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +21,17 @@ import pytest
 from local_kit import eventually
 from server_kit import RunningServer, api_server
 
+from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError
 from kubewright.controllers.serving import clients
 from kubewright.controllers.serving.checks import CHECKS
+from kubewright.discovery.node_requests import NodeRequests
 from kubewright.kube.client import KubeClient
 from kubewright.kube.core import Object
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, EVENT, NODE
-from kubewright.manifests import controllers, node_policy
+from kubewright.manifests import controllers, node_policy, rbac
 from kubewright.manifests.rbac import Purpose
+from matrices import Matrix
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "controllers"))
 
@@ -47,6 +53,8 @@ sources:
       tokens: [bbbbbb]
     - node: approver-c
       tokens: [cccccc]
+    - node: approver-e
+      addresses: [10.55.1.1]
 reserved: [10.55.0.100]
 clients: strict
 """
@@ -129,7 +137,8 @@ def scene(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) ->
         admin.create(document)
     admin.create(node_policy.used_tokens())
     for name, role in BINDINGS.items():  # what kubeadm creates: tokens may request certificates, and the stock approver approves them
-        subjects = [{"kind": "Group", "name": "system:bootstrappers", "apiGroup": RBAC}]
+        groups = ("system:bootstrappers",) if "autoapprove" in name else ("system:bootstrappers", rbac.JOINING_NODES.name)
+        subjects = [{"kind": "Group", "name": group, "apiGroup": RBAC} for group in groups]
         body = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name}, "subjects": subjects}
         admin.create({**body, "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role}})
     (place / "policy.yaml").write_text(POLICY)
@@ -218,6 +227,74 @@ def test_a_node_gets_only_its_own_names(scene: Scene) -> None:
     assert outcome(admin, "key-of-a") == ("Denied", "KeyReuse")
     b.ask("own-of-b", ("dns", "approver-b"), ("ip", B))
     assert outcome(admin, "own-of-b") == ("Approved", "NodeJoinPolicy")  # claims of a take nothing from b
+
+
+LISTED = "10.55.0.200"
+"""The address of an API server, as API servers list themselves."""
+
+
+def test_a_node_gets_nothing_by_odd_names_by_replays_or_by_changes_meanwhile(scene: Scene, matrix: Callable[[str], Matrix]) -> None:
+    """Requests of the node e with its real credentials. It sends at most twelve, because no more are looked at within an hour."""
+    admin = scene.admin
+    metadata = {"name": "kubernetes", "namespace": "default"}
+    subsets = [{"addresses": [{"ip": LISTED}], "ports": [{"name": "https", "port": 6443}]}]
+    admin.create({"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": subsets})
+    e = Attacker(scene.server, "approver-e")
+    e.register("10.55.1.1", "10.55.0.2", LISTED)
+    own = ("ip", bytes((10, 55, 1, 1)))
+    attacks: dict[str, tuple[list[tuple[str, str | bytes]], str]] = {
+        "name of the API server": ([("dns", "kubernetes"), own], "Denied ReservedName"),
+        "address of the API server": ([own, ("ip", ip_address(LISTED).packed)], "Denied ReservedName"),
+        "64 addresses": ([("ip", bytes((10, 55, 9, last))) for last in range(64)], "Denied SanForm"),
+        "zone of an address": ([("dns", "fe80::1%eth0"), own], "Denied SanForm"),
+        "fullwidth letters": ([("dns", "approver-\uff42"), own], "refused"),
+        "name in Punycode": ([("dns", "xn--approver-b-w1a"), own], "waits NotOwned"),
+    }
+    found = {}
+    for number, (attack, (sans, _)) in enumerate(attacks.items()):
+        found[attack] = _tried(scene, f"odd-{number}", partial(e.ask, f"odd-{number}", *sans))
+    scene.b.ask("to-replay", ("dns", "approver-b"), ("ip", B))
+    assert outcome(admin, "to-replay") == ("Approved", "NodeJoinPolicy")
+    replayed = {**admin.get(CERTIFICATE_SIGNING_REQUEST, "to-replay")["spec"]}
+    body = {"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "replayed"}}
+    sent = {name: replayed[name] for name in ("request", "signerName", "usages")}
+    found["replayed request of b"] = _tried(scene, "replayed", lambda: e.client.create({**body, "spec": sent}))
+    admin.delete(NODE, "approver-e")
+    found["Node deleted meanwhile"] = _tried(scene, "meanwhile-1", lambda: e.ask("meanwhile-1", own))
+    admin.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "approver-e"}})
+    e.report("10.55.0.2")
+    policy = scene.place / "policy.yaml"
+    policy.write_text(policy.read_text().replace("10.55.1.1", "10.55.1.2"))
+    eventually(lambda: (scene.place / "approver.log").read_text().count("is in force") == 2, "the changed policy")
+    found["policy changed meanwhile"] = _tried(scene, "meanwhile-2", lambda: e.ask("meanwhile-2", own))
+    for attack, told in found.items():
+        matrix("requests of a node with real credentials").record(attack, "outcome", told)
+    expected = {attack: told for attack, (_, told) in attacks.items()}
+    assert found == {
+        **expected,
+        "replayed request of b": "refused",  # by NodeRestriction of the API server; ours is tested in test_serving_checks.py
+        "Node deleted meanwhile": "waits NodeMissing",
+        "policy changed meanwhile": "waits NotOwned",
+    }
+    mine = [one for one in admin.list(CERTIFICATE_SIGNING_REQUEST) if one["spec"]["username"] == "system:node:approver-e"]
+    kinds = [condition["type"] for one in mine for condition in one.get("status", {}).get("conditions", ())]
+    assert (len(mine), "Approved" in kinds) == (7, False)
+
+
+def _tried(scene: Scene, name: str, send: Callable[[], object]) -> str:
+    """Send a request and return what becomes of it: its condition, what it waits for, or that the API server does not take it."""
+    try:
+        send()
+    except APIError:
+        return "refused"
+
+    def told() -> str:
+        conditions = (scene.admin.get(CERTIFICATE_SIGNING_REQUEST, name).get("status") or {}).get("conditions") or ()
+        waits = [f"waits {one['reason']}" for one in journal(scene) if one["request"] == name and one["outcome"] == "wait"]
+        return next((f"{one['type']} {one['reason']}" for one in conditions), "") or next(iter(waits), "")
+
+    eventually(lambda: bool(told()), f"a decision about {name}")
+    return told()
 
 
 def test_the_journal_has_one_line_for_each_decision_and_no_long_text_of_a_requester(scene: Scene) -> None:
@@ -321,6 +398,11 @@ def test_a_token_is_good_for_one_key_of_one_node_whose_name_is_free(scene: Scene
     scene.ask_client("client-renewed", "approver-a", user="system:node:approver-a", group=NODES)
     assert outcome(admin, "client-renewed") == ("Approved", "NodeJoinPolicy")
     assert not admin.get(CERTIFICATE_SIGNING_REQUEST, "client-taken").get("status")
+    machine = KubeClient(scene.server.access("system:bootstrap:bbbbbb", rbac.JOINING_NODES.name), timeout=60)
+    with closing(machine):
+        status = NodeRequests(machine, "approver-b", clock=SystemClock()).look()
+    assert status is not None
+    assert "client-taken is Pending: the policy of this cluster does not allow it yet, or a person has to approve it" in status.text
 
 
 def test_a_second_approver_raises_an_alarm(scene: Scene) -> None:

@@ -55,6 +55,10 @@ RENEWED: Final = Binding(
 
 Source: Kubernetes v1.36.3, pkg/controller/certificates/approver.
 """
+BY_POLICY: Final = Binding(
+    role="kubewright:node-client-by-policy", name="kubewright:node-client-by-policy", group=_TOKENS, subresource="nodeclientbypolicy"
+)
+"""The role that machines have in a cluster in which `servingapproving` runs: it may decide about their requests by its policy."""
 _REFUSALS: Final = (
     ("Denied", "certificate request {name} was denied", "approval"),
     ("Failed", "the signer could not sign certificate request {name}", "status"),
@@ -132,8 +136,12 @@ def is_pending(request: Mapping[str, Any]) -> bool:
     return not (request.get("status") or {}).get("conditions")
 
 
-def status_of(request: Mapping[str, Any], *, approvable: bool | None = None) -> RequestStatus:
-    """Describe the state of a request. `approvable`: whether it may be approved automatically, None if that is not known."""
+def status_of(request: Mapping[str, Any], *, approvable: bool | None = None, by_policy: bool = False) -> RequestStatus:
+    """Describe the state of a request.
+
+    `approvable`: whether kube-controller-manager may approve it, None if that is not known. `by_policy`: whether the
+    cluster has an approver that decides by a policy.
+    """
     name = str((request.get("metadata") or {}).get("name") or "")
     found = request.get("status") or {}
     if (refused := refusal(request)) is not None:
@@ -149,10 +157,10 @@ def status_of(request: Mapping[str, Any], *, approvable: bool | None = None) -> 
             text=f"certificate request {name} is Approved{_by(request, 'approval')}, but not signed",
             remedy="check that kube-controller-manager runs and has the CA's key (`kubectl -n kube-system get pods -l component=kube-controller-manager`)",
         )
-    return _pending(name, request, approvable)
+    return _pending(name, request, approvable, by_policy=by_policy)
 
 
-def _pending(name: str, request: Mapping[str, Any], approvable: bool | None) -> RequestStatus:
+def _pending(name: str, request: Mapping[str, Any], approvable: bool | None, *, by_policy: bool) -> RequestStatus:
     binding = approver_of(request)
     approve = f"approve it on a control plane (`kubectl certificate approve {name}`), then run the same command again"
     if approvable is None or binding is None:
@@ -161,6 +169,11 @@ def _pending(name: str, request: Mapping[str, Any], approvable: bool | None) -> 
         return RequestStatus(
             text=f"certificate request {name} is Pending: kube-controller-manager may approve it and has not",
             remedy=f"check that kube-controller-manager runs, or {approve}",
+        )
+    if by_policy:
+        return RequestStatus(
+            text=f"certificate request {name} is Pending: the policy of this cluster does not allow it yet, or a person has to approve it",
+            remedy=f"see on a control plane what it waits for (`kubewright csr explain {name}`); once it is approved, the join continues",
         )
     return RequestStatus(
         text=f"certificate request {name} is Pending, and nobody approves it: {binding.lacks(asker_of(request))}",
@@ -255,7 +268,10 @@ class NodeRequests:
             return None
         if request is None:
             return None
-        return status_of(request, approvable=self._may(FIRST) if is_pending(request) else None)
+        if not is_pending(request):
+            return status_of(request)
+        approvable = self._may(FIRST)
+        return status_of(request, approvable=approvable, by_policy=approvable is False and self._may(BY_POLICY) is True)
 
     def _find(self, since: datetime | None, *, thoroughly: bool) -> Object | None:
         now = self._clock.monotonic()

@@ -35,6 +35,7 @@ _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 _NOBODY: Final = 65532
 """The usual user of images without root."""
 _CONFINED: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "readOnlyRootFilesystem": True}
+_USER: Final = [Subject("User", NAME).document()]
 _ACCOUNT: Final = Subject("ServiceAccount", NAME, pods.NAMESPACE)
 
 
@@ -285,8 +286,8 @@ def kubeconfig(inputs: Inputs) -> KubeconfigSpec:
 
 
 def rights(subject: Subject | None = None, purposes: Sequence[Purpose] = _STOCK) -> list[dict[str, Any]]:
-    """Return the roles and bindings of the controllers' user for these purposes, or the same for another subject."""
+    """Return the roles and bindings for these purposes. `subject` takes the place of the controllers' user."""
     found = [document for purpose in purposes for document in grants(purpose)]
     if subject is None:
         return found
-    return [{**body, "subjects": [subject.document()]} if "subjects" in body else body for body in found]
+    return [{**body, "subjects": [subject.document()]} if body.get("subjects") == _USER else body for body in found]

@@ -105,6 +105,12 @@ def _may_read(kind: str, name: str) -> tuple[Rule, ...]:
 
 APPROVAL_BINDINGS: Final = ("kubeadm:node-autoapprove-bootstrap", "kubeadm:node-autoapprove-certificate-rotation")
 """The bindings that make the stock approver approve client certificates of nodes: the first ones, and their renewals."""
+BY_POLICY: Final = "kubewright:node-client-by-policy"
+BY_POLICY_SUBRESOURCE: Final = "nodeclientbypolicy"
+"""A subresource that does not exist, like those of the stock approver.
+
+Who may create it learns from the API server that a policy decides about its requests.
+"""
 _OURS: Final = (Subject("User", "kubewright-controllers"),)
 _REQUESTS: Final = "certificatesigningrequests"
 _SIGNERS: Final = tuple(
@@ -263,6 +269,12 @@ GRANTS: Final = (
             Rule(group="coordination.k8s.io", resources=("leases",), names=("kubewright-controllers",), verbs=("get", "update")),
         ),
         subjects=_OURS,
+    ),
+    Grant(
+        purpose=Purpose.SERVING_APPROVER,
+        name=BY_POLICY,
+        rules=(Rule(group="certificates.k8s.io", resources=(f"{_REQUESTS}/{BY_POLICY_SUBRESOURCE}",), verbs=("create",)),),
+        subjects=(JOINING_NODES, NODES),
     ),
     Grant(
         purpose=Purpose.ENROLLMENT,

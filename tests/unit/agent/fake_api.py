@@ -11,6 +11,7 @@ from email.utils import format_datetime
 from typing import Any
 
 from kubewright.base.errors import AlreadyExists, Conflict, Gone, KubewrightError, NotFound, ServerError
+from kubewright.discovery.node_requests import BY_POLICY
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Request, Response
 from kubewright.kube import core, resources
@@ -48,6 +49,7 @@ class FakeAPI:
     watchers: list[tuple[Resource, str, asyncio.Queue[WatchEvent | KubewrightError | None]]] = field(default_factory=list)
     version: int = 0
     approves: bool = True
+    decides_by_policy: bool = False
     """Whether the requester has permission to have requests approved."""
     ahead: float = 0.0
     """Seconds by which its clock is ahead of the tests'."""
@@ -149,7 +151,8 @@ class FakeClient(AsyncKubeAPI):
 
     def _create(self, call: core.Call) -> dict[str, Any]:
         if call.resource.plural == "selfsubjectaccessreviews":
-            return {"status": {"allowed": self.api.approves}}
+            by_policy = call.body["spec"]["resourceAttributes"].get("subresource") == BY_POLICY.subresource
+            return {"status": {"allowed": self.api.decides_by_policy if by_policy else self.api.approves}}
         if (call.resource.plural, call.namespace or "", call.name) in self.api.objects:
             raise AlreadyExists(f"{call.about} is there", code=409)
         return self.api.put(call.body)

@@ -277,21 +277,22 @@ async def test_a_request_is_shown_as_pending_only_after_it_was_created_and_durin
 
 
 @pytest.mark.parametrize(
-    ("approves", "said"),
+    ("approves", "by_policy", "said"),
     [
-        (True, "is Pending: kube-controller-manager may approve it and has not"),
-        (False, "is Pending, and nobody approves it: this machine is not bound to ClusterRole system:certificates.k8s.io:"),
+        (True, False, "is Pending: kube-controller-manager may approve it and has not"),
+        (False, True, "is Pending: the policy of this cluster does not allow it yet, or a person has to approve it"),
+        (False, False, "is Pending, and nobody approves it: this machine is not bound to ClusterRole system:certificates.k8s.io:"),
     ],
 )
-async def test_a_pending_request_is_reported_with_what_would_approve_it(tmp_path: Path, approves: bool, said: str):
+async def test_a_pending_request_is_reported_with_what_would_approve_it(tmp_path: Path, approves: bool, by_policy: bool, said: str):
     cluster = Cluster()
     cluster.controllers.sign_after = None
-    cluster.api.approves = approves
+    cluster.api.approves, cluster.api.decides_by_policy = approves, by_policy
     async with running(cluster.agent(pending=PendingKey(tmp_path))) as agent:
         await asyncio.sleep(MINUTE)
         [name] = cluster.requests
         assert agent.view().certificate.waiting.explanation.startswith(f"certificate request {name} {said}")
-        assert len(cluster.api.made("create", "selfsubjectaccessreviews")) == 1
+        assert len(cluster.api.made("create", "selfsubjectaccessreviews")) == (1 if approves else 2)
         cluster.api.approves = not approves
         await asyncio.sleep(MINUTE)
         assert not agent.view().certificate.waiting.explanation.startswith(f"certificate request {name} {said}")

@@ -106,12 +106,14 @@ def ours(csr: SigningRequest, world: World) -> deciding.Decision:
 
 
 @pytest.mark.parametrize("name", LET_THROUGH)
-def test_a_request_that_another_approver_lets_through_is_not_approved(name):
+def test_a_request_that_another_approver_lets_through_is_not_approved(name, matrix):
     peer, csr, world, check = LET_THROUGH[name]
     assert getattr(peer_approvers, peer)(csr, world) == APPROVE
     decision = ours(csr, world)
     assert isinstance(decision, Deny | Wait), decision
     assert decision.check == check
+    for column, told in (("it", "approves"), ("ours", f"{'denies' if isinstance(decision, Deny) else 'waits'}: {decision.reason}")):
+        matrix("what other approvers let through").record(name, column, told)
 
 
 def test_a_passing_fault_that_makes_another_approver_deny_is_waited_for():

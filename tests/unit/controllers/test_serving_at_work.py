@@ -154,9 +154,11 @@ def test_the_deployment_of_the_approver_alone_may_neither_sign_nor_read_secrets(
     documents = controllers.deployment(image="x", controllers="servingapproving", purposes=[Purpose.SERVING_APPROVER])
     rules = [rule for one in documents for rule in one.get("rules", ())]
     granted = {(resource, verb) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
-    assert len(rules) == 14
+    assert len(rules) == 15
     assert ("signers", "approve") in granted
     assert not {one for one in granted if one[0] == "secrets" or one[1] in {"sign", "delete", "patch"}}
+    bound = {one["metadata"]["name"]: {subject["kind"] for subject in one["subjects"]} for one in documents if "subjects" in one}
+    assert bound == {"kubewright:serving-approver": {"ServiceAccount"}, "kubewright:node-client-by-policy": {"Group"}}
     changed = [rule["resourceNames"] for rule in rules if rule["resources"] == ["configmaps"] and "update" in rule["verbs"]]
     assert changed == [["kubewright-used-tokens"]]
     [signers] = [rule for rule in rules if rule["resources"] == ["signers"]]

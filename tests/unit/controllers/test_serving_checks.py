@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from serving_kit import DNS, IP, SANS, USER, evidence, policy, serving
 from kubewright.apis import formats, node_approval
 from kubewright.base.records import replace
 from kubewright.controllers.requests import Nothing, SigningRequest
-from kubewright.controllers.serving import checks, deciding
+from kubewright.controllers.serving import checks, clients, deciding
 from kubewright.controllers.serving.deciding import Approve, Ask, Deny, Wait, decide
 from kubewright.controllers.serving.evidence import Answer, Evidence, Fetched, KnownNode, Membership
 from kubewright.pki.requests import request_keys
@@ -262,6 +263,14 @@ def test_messages_show_at_most_64_characters_of_a_request_on_one_line():
     assert len(decision.message) < 200
     assert "\n" not in decision.message
     assert "y" * 10 not in decision.message
+
+
+def test_the_guide_explains_every_reason():
+    guide = Path(__file__).parents[3] / "docs" / "guide" / "approve-serving-certificates.md"
+    explained = guide.read_text(encoding="utf-8")
+    reasons = {check.reason for check in (*checks.CHECKS, *clients.CHECKS)} | {"Stale"}
+    assert len(reasons) == 30
+    assert [reason for reason in sorted(reasons) if f"`{reason}`" not in explained] == []
 
 
 def _public(key):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import APIError, Forbidden, NotFound, Unauthorized
-from kubewright.discovery.node_requests import ASKING, FIRST, RENEWED, NodeRequests, newest, status_of
+from kubewright.discovery.node_requests import ASKING, BY_POLICY, FIRST, RENEWED, NodeRequests, newest, status_of
 from kubewright.kube.api import KubeAPI
 from kubewright.manifests import rbac
 from kubewright.pki import keys
@@ -110,6 +110,12 @@ def test_the_bindings_equal_those_of_kubeadm():
         assert (grant.role, [one.name for one in grant.subjects]) == (binding.role, [binding.group])
 
 
+def test_the_approver_tells_machines_that_its_policy_decides():
+    [grant] = [grant for grant in rbac.GRANTS if grant.name == BY_POLICY.name]
+    assert [rule.resources for rule in grant.rules] == [(f"certificatesigningrequests/{BY_POLICY.subresource}",)]
+    assert [one.name for one in grant.subjects] == [BY_POLICY.group, RENEWED.group]
+
+
 def test_a_renewing_node_needs_another_binding():
     again = request(user="system:node:n1")
     assert status_of(again, approvable=False).text.endswith(
@@ -134,7 +140,7 @@ def test_the_newest_request_of_the_node_counts_and_a_refused_one_counts_more():
 class Cluster(KubeAPI):
     """An API server that serves one node. `refuses` raises for a verb and a resource."""
 
-    def __init__(self, *requests: dict, approves: bool = False, asks: bool = True) -> None:
+    def __init__(self, *requests: dict, approves: tuple[str, ...] = (), asks: bool = True) -> None:
         self.requests, self.approves, self.asks = list(requests), approves, asks
         self.refuses = {}
         self.calls = []
@@ -152,7 +158,8 @@ class Cluster(KubeAPI):
             case "selfsubjectaccessreviews", "create":
                 attributes = call.body["spec"]["resourceAttributes"]
                 assert (attributes["verb"], attributes["resource"]) == ("create", "certificatesigningrequests")
-                return {"status": {"allowed": self.approves if attributes.get("subresource") == "nodeclient" else self.asks}}
+                subresource = attributes.get("subresource")
+                return {"status": {"allowed": subresource in self.approves if subresource else self.asks}}
             case "certificatesigningrequests", "list":
                 assert call.query["fieldSelector"] == "spec.signerName=kubernetes.io/kube-apiserver-client-kubelet"
                 return {"metadata": {}, "items": self.requests}
@@ -167,6 +174,16 @@ class Cluster(KubeAPI):
 def test_a_pending_request_names_the_missing_binding():
     cluster = Cluster(request("csr-other", node="n2"), request())
     assert NodeRequests(cluster, "n1", clock=FakeClock()).look().text == PENDING
+
+
+def test_a_pending_request_in_a_cluster_with_an_approver_waits_for_its_policy():
+    status = NodeRequests(Cluster(request(), approves=(BY_POLICY.subresource,)), "n1", clock=FakeClock()).look()
+    assert status.text == (
+        "certificate request csr-x is Pending: the policy of this cluster does not allow it yet, or a person has to approve it"
+    )
+    assert "kubewright csr explain csr-x" in status.remedy
+    both = Cluster(request(), approves=(BY_POLICY.subresource, FIRST.subresource))
+    assert "kube-controller-manager may approve it" in NodeRequests(both, "n1", clock=FakeClock()).look().text
 
 
 def test_requests_are_listed_less_and_less_often_and_read_one_by_one_in_between():

@@ -32,6 +32,7 @@ def test_the_approver_of_serving_certificates_is_planned_and_stays_as_it_is(box)
     without = names(box.plan(asked()).changes)
     more = [name for name in names(box.plan(wish).changes) if name not in without]
     own = [f"{kind}{place}kubewright:serving-approver" for place in ("", "default/", "kube-system/") for kind in _RIGHTS[bool(place)]]
+    own += [f"{kind}kubewright:node-client-by-policy" for kind in _RIGHTS[False]]
     stored = [f"configmap kube-system/kubewright-{name}" for name in ("used-tokens", "node-policy")]
     assert more == [*own, *stored, "kubeconfig kubewright-controllers.conf", f"file {_pod(box)}"]
     box.run(wish)

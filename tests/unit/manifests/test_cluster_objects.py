@@ -15,10 +15,10 @@ TAINT = {"effect": "NoSchedule", "key": "node-role.kubernetes.io/control-plane"}
 
 
 def test_every_grant_is_a_role_or_binds_one():
-    assert len(GRANTS) == 23
-    assert len({(grant.name, grant.namespace) for grant in GRANTS}) == 23
+    assert len(GRANTS) == 24
+    assert len({(grant.name, grant.namespace) for grant in GRANTS}) == 24
     assert all(bool(grant.rules) != bool(grant.role) for grant in GRANTS)
-    assert sum(len(rbac.grants(purpose)) for purpose in Purpose) == 23 + sum(bool(grant.rules) for grant in GRANTS)
+    assert sum(len(rbac.grants(purpose)) for purpose in Purpose) == 24 + sum(bool(grant.rules) for grant in GRANTS)
 
 
 def test_a_join_token_permits_requests_and_reading_the_join_key_only():

@@ -348,7 +348,9 @@ class CertificateManager:
             await asyncio.sleep(pause)
             pause = _LOOKED_AGAIN
             with suppress(KubewrightError):
-                explanation = node_requests.status_of(request, approvable=await issuer.may(binding)).text
+                approvable = await issuer.may(binding)
+                by_policy = not approvable and await issuer.may(node_requests.BY_POLICY)
+                explanation = node_requests.status_of(request, approvable=approvable, by_policy=by_policy).text
                 waiting = self.view.waiting
                 if waiting is not None and not waiting.approved:
                     self.view = replace(self.view, waiting=replace(waiting, explanation=explanation))
