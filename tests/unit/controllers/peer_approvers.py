@@ -7,8 +7,9 @@ cluster-machine-approver (pkg/controller/csr_check.go); k0s is modelled before a
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass, field
 from kubewright.controllers.requests import KUBELET_SERVING, SigningRequest
 
@@ -57,6 +58,24 @@ def openshift(csr: SigningRequest, world: World) -> str:
     own = world.machines.get(csr.username.removeprefix(_USER), ())
     sans = [*(name.lower().rstrip(".") for name in found.names.dns), *found.names.addresses]
     return APPROVE if sans and set(sans) <= set(own) else NOTHING
+
+
+def openshift_pass(pending: Sequence[SigningRequest], world: World) -> list[str]:
+    """It approves nothing at all while more requests are open than there are Machines or Nodes, and 100 (maxPendingDelta)."""
+    if len(pending) > max(len(world.machines), len(world.nodes)) + 100:
+        return []
+    return [csr.name for csr in pending if openshift(csr, world) == APPROVE]
+
+
+def old_k0s_pass(pending: Sequence[SigningRequest], world: World) -> list[str]:
+    """A pass goes through the requests by name, and ends with the first approval or error."""
+    for csr in sorted(pending, key=lambda one: one.name):
+        try:
+            if old_k0s(csr, world) == APPROVE:
+                return [csr.name]
+        except CertificateError:
+            return []
+    return []
 
 
 def old_k0s(csr: SigningRequest, world: World) -> str:

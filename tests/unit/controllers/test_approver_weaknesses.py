@@ -19,7 +19,7 @@ from serving_kit import IP, USER, policy, serving, serving_csr
 
 from kubewright.apis import formats
 from kubewright.base.records import replace
-from kubewright.controllers import options
+from kubewright.controllers import options, requests
 from kubewright.controllers.requests import SigningRequest
 from kubewright.controllers.serving import deciding
 from kubewright.controllers.serving.deciding import Approve, Deny, Wait
@@ -79,6 +79,12 @@ LET_THROUGH = {
         asks(dns("b"), dns("localhost"), OTHER),
         A_AND_B,
         "S12",
+    ),
+    "kubelet-serving-cert-approver: usages may be missing": (
+        "serving_cert_approver",
+        asks(dns("a"), IP, usages=("server auth",)),
+        A_AND_B,
+        "S5",
     ),
 }
 FAULTY = World(dns={"a": None}, nodes={"a": ("a", "10.1.0.7")})
@@ -160,6 +166,11 @@ async def test_neither_many_open_requests_nor_a_broken_one_stop_the_others():
         request(names=(dns("b"), OTHER), subject=subject, key=ec.generate_private_key(ec.SECP256R1())), name="z", username="system:node:b"
     )
     broken = serving_csr(b"junk", name="0", username="system:node:c")
+    pending = [requests.read(one) for one in (*noisy, good)]
+    assert peer_approvers.openshift_pass(pending, A_AND_B) == []
+    assert peer_approvers.openshift_pass(pending[-1:], A_AND_B) == ["z"]
+    assert peer_approvers.old_k0s_pass([pending[-1], requests.read(broken)], A_AND_B) == []
+    assert peer_approvers.old_k0s_pass(pending[-1:], A_AND_B) == ["z"]
     nodes = (reporting("a", "10.1.0.7"), reporting("b", "10.1.0.8"))
     cluster = Cluster(*nodes, broken, *noisy, good, wanted=options.selected(["servingapproving"]), policy=POLICY)
     async with cluster.running():
