@@ -14,6 +14,8 @@ from kubewright.apis.join_records import JoinRecord, State
 from kubewright.base.errors import KubewrightError
 from kubewright.controllers import options
 from kubewright.controllers.serving.sources.asking import Look, Tools
+from kubewright.controllers.telemetry import ControllerMetrics
+from kubewright.http.metrics import Registry
 from kubewright.kube.resources import NODE
 
 pytestmark = pytest.mark.looptime
@@ -66,9 +68,10 @@ def node() -> dict:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}, "spec": {}, "status": {"addresses": REPORTED}}
 
 
-def running(hub: Hub, *objects: dict) -> Cluster:
+def running(hub: Hub, *objects: dict, metrics: ControllerMetrics | None = None) -> Cluster:
+    found = objects or (serving_csr(),)
     tools = Tools(read=lambda _: None, records=hub.open)
-    return Cluster(node(), *(objects or (serving_csr(),)), wanted=options.selected(["servingapproving"]), policy=POLICY, tools=tools)
+    return Cluster(node(), *found, wanted=options.selected(["servingapproving"]), policy=POLICY, tools=tools, metrics=metrics)
 
 
 def conditions(cluster: Cluster) -> list[tuple[str, str]]:
@@ -110,14 +113,21 @@ async def test_a_request_is_checked_within_seconds_after_its_source_answers_agai
 
 
 async def test_people_are_told_once_after_a_quarter_of_an_hour():
-    hub = Hub()
+    hub, registry = Hub(), Registry()
     hub.available = False
-    async with running(hub).running(14 * MINUTE) as cluster:
+
+    def waits() -> list[str]:
+        lines = [line for line in registry.read().body.decode().splitlines() if 'outcome="waits' in line]
+        return [line.partition("outcome=")[2] for line in lines]
+
+    async with running(hub, metrics=ControllerMetrics(registry)).running(14 * MINUTE) as cluster:
+        assert waits() == ['"waits RecordUnavailable"} 1.0']
         assert cluster.events() == []
         await asyncio.sleep(14 * MINUTE)
         [told] = cluster.events()
         assert (told["reason"], told["involvedObject"]["kind"]) == ("RecordUnavailable", "Node")
         assert "the file is locked" in told["message"]
+        assert sorted(waits()) == ['"waits RecordUnavailable"} 1.0', '"waits for long RecordUnavailable"} 1.0']
         assert conditions(cluster) == []
 
 
