@@ -149,6 +149,8 @@ def test_a_plan_shows_everything_and_does_nothing(box):
     before = box.snapshot()
     planned = box.upgrade(mode=Mode.PLAN).plan
     assert box.snapshot() == before
+    shown = "".join(change.diff for change in planned.changes)
+    assert ("kube-apiserver:" + NEW in shown, "PRIVATE KEY" in shown, "client-key-data: LS0" in shown) == (True, False, False)
     assert stored(box)["kubernetesVersion"] == OLD
     done = box.upgrade().changes
     assert [change.target for change in planned.changes] == names(done)
