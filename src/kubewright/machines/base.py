@@ -6,7 +6,6 @@ import hashlib
 import shutil
 from pathlib import Path
 
-from kubewright.base.errors import HostError
 from kubewright.base.events import Reporter
 from kubewright.machines.places import cache
 from kubewright.machines.progress import step
@@ -34,29 +33,28 @@ def ensure_base(reporter: Reporter) -> Path:
         shutil.rmtree(partial, ignore_errors=True)
         partial.parent.mkdir(parents=True, exist_ok=True)
         with step(reporter, "making the Debian tree of the machines", takes="about a minute"):
-            run("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(partial), mirror(), within=1800)
+            # without an address, debootstrap uses Debian's own mirror: the host may be Ubuntu
+            source = [address] if (address := mirror()) else []
+            run("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(partial), *source, within=1800)
         _clean(partial)
         partial.rename(tree)
     return tree
 
 
-def mirror() -> str:
-    """Return the address from which the host's own apt gets Debian; it is never written down. Raises HostError if there is none."""
-    for path in sorted(Path("/etc/apt/sources.list.d").glob("*.sources")):
+def mirror(apt: Path = Path("/etc/apt")) -> str:
+    """Return the address from which the host's own apt gets this release of Debian, '' if there is none. It is never written down."""
+    for path in sorted((apt / "sources.list.d").glob("*.sources")):
         fields = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
         uris = [words[1] for words in fields if words and words[0] == "URIs:"]
         if uris and any(SUITE in words for words in fields if words and words[0] == "Suites:"):
             return uris[0]
-    for path in (Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*.list"))):
+    for path in (apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.list"))):
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
         for line in (line for line in lines if line.startswith("deb ")):
             words = [word for word in line.split()[1:] if not word.startswith("[")]
             if words[1:2] == [SUITE] and "main" in words:
                 return words[0]
-    raise HostError(
-        f"apt of this host has no source for Debian {SUITE}, from which the tree of the machines is made",
-        remedy=f"add a source for {SUITE} to /etc/apt/sources.list",
-    )
+    return ""
 
 
 def _clean(tree: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kubewright.base.errors import HostError
-from kubewright.machines import host, program
+from kubewright.machines import base, host, program
 from kubewright.machines.cgroups import Cgroups
 from kubewright.machines.group import bridge_of
 from kubewright.machines.network import MOST, POD_SUBNET, Network, free_range, overlapping, routed
@@ -54,6 +54,21 @@ def test_a_host_whose_routes_cover_everything_is_reported() -> None:
 def test_default_routes_occupy_nothing() -> None:
     rows = [{"dst": "default"}, {"dst": "10.0.0.0/8"}, {"dst": "127.0.0.1", "type": "local"}, {"type": "unreachable"}]
     assert routed(rows) == {"10.0.0.0/8", "127.0.0.1/32"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "found"),
+    [
+        ("sources.list", "deb [signed-by=/k] http://a.example/debian bookworm main\n", "http://a.example/debian"),
+        ("sources.list", "deb http://a.example/debian trixie main\ndeb http://b.example bookworm contrib main\n", "http://b.example"),
+        ("sources.list.d/debian.sources", "Types: deb\nURIs: http://c.example\nSuites: bookworm bookworm-updates\n", "http://c.example"),
+        ("sources.list.d/ubuntu.sources", "Types: deb\nURIs: http://d.example\nSuites: noble noble-updates\n", ""),
+    ],
+)
+def test_debian_comes_from_the_mirror_of_the_host_if_it_has_one(name: str, text: str, found: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(text)
+    assert base.mirror(tmp_path) == found
 
 
 def test_host_settings_are_restored_even_after_a_killed_run(tmp_path: Path) -> None:
@@ -105,6 +120,9 @@ def test_machines_call_the_program_in_the_form_in_which_it_runs_here(tmp_path: P
     assert (archive.argv, dict(archive.shared)) == (("/opt/kubewright/archive/bin/kubewright",), {"/opt/kubewright/archive": tmp_path})
     assert (*environment.argv[1:], len(environment.shared)) == ("-m", "kubewright", 2)
     assert (environment.shared[environment.environment["PYTHONPATH"]] / "kubewright" / "machines").is_dir()
+    packages = program.from_packages(tmp_path)
+    assert packages.argv == ("/usr/bin/python3.11", "-m", "kubewright")
+    assert packages.environment["PYTHONPATH"].split(":") == list(reversed(packages.shared))
 
 
 def cgroups_at(*directories: Path) -> Cgroups:

@@ -304,3 +304,17 @@ def test_a_file_without_its_digest_is_refused(tmp_path: Path, monkeypatch: pytes
             path.with_name(f"{path.name}.sha256").write_text(text)
         with pytest.raises(BinariesError, match=reason):
             providing.ensure_taken(version="v1.36.3", sources=sources, reporter=SilentReporter())
+
+
+@NEEDED
+def test_a_refused_file_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    sources = BinarySources(cache=tmp_path / "cache", directory=tmp_path)
+    path = tmp_path / contents.file_name(version="v1.36.3", architecture="amd64")
+    described = contents.encode(contents.expected(version="v1.36.3", architecture="amd64"))
+    path.write_bytes(archive(*PARTS, link("base/etc", "/etc"), described=described))
+    path.with_name(f"{path.name}.sha256").write_text(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n")
+    with pytest.raises(BinariesError, match="leads out of the tree"):
+        providing.ensure_taken(version="v1.36.3", sources=sources, reporter=SilentReporter())
+    assert [found.name for found in (tmp_path / "cache").iterdir()] == ["lock"]
+    assert list((tmp_path / "xdg").rglob("*.*")) == list((tmp_path / "xdg").rglob("base*")) == []
