@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sysconfig
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
-from guide import GUIDE
+from ci_kit import ROOT, bash, jobs, run_action
 from kubewright import binaries
 from plugin_kit import require_programs
-
-ROOT = GUIDE.parents[1]
 
 
 @pytest.fixture
@@ -38,22 +32,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def bash(script: str, environment: Mapping[str, str], directory: Path) -> str:
-    done = subprocess.run(["bash", "-c", script], env=dict(environment), cwd=directory, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
-    return done.stdout
-
-
 def test_the_action_provides_a_cluster_to_later_steps(environment: dict[str, str], tmp_path: Path) -> None:
-    action: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
-    given = {**{name: row["default"] for name, row in action["inputs"].items()}, "nodes": "0"}
-    files = {name: tmp_path / name for name in ("GITHUB_PATH", "GITHUB_ENV", "GITHUB_OUTPUT")}
-    environment |= {"RUNNER_TEMP": str(tmp_path), "GITHUB_ACTION_PATH": str(ROOT)} | {name: str(path) for name, path in files.items()}
-    steps = action["runs"]["steps"]
-    assert [step["shell"] for step in steps] == ["bash", "bash"]
-    for step in steps:
-        values = {name: given[text.removeprefix("${{ inputs.").removesuffix(" }}")] for name, text in step.get("env", {}).items()}
-        bash(step["run"], environment | values, tmp_path)
+    files = run_action({"nodes": "0"}, environment, tmp_path)
     kubewright = Path(files["GITHUB_PATH"].read_text().strip()) / "kubewright"
     try:
         kubeconfig = files["GITHUB_ENV"].read_text().strip().removeprefix("KUBECONFIG=")
@@ -65,7 +45,7 @@ def test_the_action_provides_a_cluster_to_later_steps(environment: dict[str, str
 
 
 def test_the_job_of_gitlab_has_a_cluster_and_leaves_none(environment: dict[str, str], tmp_path: Path) -> None:
-    job: dict[str, Any] = yaml.safe_load((GUIDE / "gitlab-ci.yml").read_text())[".kubewright"]
+    job = jobs()[".kubewright"]
     environment |= {"CI_PROJECT_DIR": str(tmp_path)}
     environment |= {name: text.replace("$CI_PROJECT_DIR", str(tmp_path)) for name, text in job["variables"].items()}
     environment |= {"KUBEWRIGHT_PACKAGE": str(ROOT), "KUBEWRIGHT_UP": "--nodes 0"}

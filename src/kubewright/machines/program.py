@@ -1,13 +1,16 @@
 """How machines run this kubewright: what they see of the host, read-only, and how the program is called there.
 
-Either the archive from which it runs (docs/decisions/0016-one-archive.md), or its virtual environment and its modules;
-then the Python of the machines' Debian has to be of the same version. The paths in machines do not depend on those of
+Either the archive from which it runs (docs/decisions/0016-one-archive.md), or its modules and their virtual environment;
+then the Python of the machines' Debian has to be of the same version. Where it is not at the same path, such as in
+images of Python, machines run the modules with their own. The paths in machines do not depend on those of
 the host: a clone may lie below /tmp or /root, and machines have their own.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -16,8 +19,10 @@ from kubewright.base.records import dataclass, field
 
 TREE_PYTHON: Final = (3, 11)
 """The Python of the machines' tree: Debian bookworm."""
+_TREE_PYTHON_PATH: Final = "/usr/bin/python3.11"
 _ARCHIVE: Final = "/opt/kubewright/archive"
 _PYTHON: Final = "/opt/kubewright/python"
+_PACKAGES: Final = "/opt/kubewright/packages"
 _SOURCE: Final = "/opt/kubewright/source"
 
 
@@ -42,6 +47,15 @@ def from_environment(prefix: Path = Path(sys.prefix)) -> Program:
     )
 
 
+def from_packages(packages: Path) -> Program:
+    """Return the program as the Python of machines runs it, with the packages of another one of the same version."""
+    return Program(
+        shared={_PACKAGES: packages, _SOURCE: Path(__file__).parents[2]},
+        argv=(_TREE_PYTHON_PATH, "-m", "kubewright"),
+        environment={"PYTHONPATH": f"{_SOURCE}:{_PACKAGES}", "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+
+
 def from_archive(root: Path) -> Program:
     """Return the program as it runs from an unpacked archive."""
     return Program(shared={_ARCHIVE: root}, argv=(f"{_ARCHIVE}/bin/kubewright",))
@@ -50,7 +64,10 @@ def from_archive(root: Path) -> Program:
 def own() -> Program:
     """Return this program, in the form in which it runs here."""
     root = archive_of(sys.executable)
-    return from_environment() if root is None else from_archive(root)
+    if root is not None:
+        return from_archive(root)
+    has_environment = sys.prefix != sys.base_prefix and os.path.realpath(sys.executable) == _TREE_PYTHON_PATH
+    return from_environment() if has_environment else from_packages(Path(sysconfig.get_path("purelib")))
 
 
 def archive_of(executable: str) -> Path | None:
