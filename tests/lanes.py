@@ -78,6 +78,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_typed_machines.py": Cost(4, 100),
     "tests/machines/test_whole_clusters.py": Cost(4, 150),
     "tests/machines/test_whole_example.py": Cost(3, 50),
+    "tests/machines/test_whole_families.py": Cost(4, 100),
     "tests/machines/test_whole_kills.py": Cost(4, 110),
     "tests/machines/test_whole_lifecycle.py": Cost(4, 130),
     "tests/machines/test_whole_planes.py": Cost(4, 130),

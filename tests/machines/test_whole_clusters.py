@@ -19,7 +19,7 @@ from kubewright.local.whole.members import HOST_NAME
 from kubewright.local.whole.services import volumes
 from kubewright.machines import firewall
 from kubewright.machines.firewall import Command
-from kubewright.machines.network import Network
+from kubewright.machines.network import Network, range_of
 from kubewright.machines.parts import Parts
 from kubewright.machines.running import run
 
@@ -121,7 +121,7 @@ def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, p
     eventually(lambda: fetched(f"http://{balanced}") == "real\n", "the LoadBalancer Service")
     cluster.kubectl("rollout", "status", "statefulset/store", "--timeout", "10m")
     assert cluster.kubectl("exec", "store-0", "--", "cat", "/host/greeting") == "from the host\n"
-    gateway = Network(bridge="", range=addresses[control_plane].rpartition(".")[0] + ".0/24").gateway
+    gateway = Network(bridge="", ranges=(range_of(addresses[control_plane]),)).gateway
     eventually(lambda: gateway in cluster.in_pod("store-0", "nslookup", HOST_NAME), "the host's name in pods")
     cluster.kubectl("exec", "store-0", "--", "sh", "-c", "echo kept > /data/file; sync")
     assert cluster.kubectl("exec", "deployment/web", "--", "cat", "/www/index.html") == "real\n"
@@ -176,6 +176,27 @@ def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, p
 
     cluster.call("down", "--name", cluster.name)
     assert cluster.traces() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("--kubernetes-version", "v1.35.0"), 1, "kube-apiserver v1.35.0"),
+        (("--kubernetes-version", "v1.30.0"), 2, "Kubernetes v1.30.0 is not supported"),
+        (("--config", "old.yaml"), 2, "Kubernetes v1.30.0 is not supported"),
+    ],
+)
+def test_versions_that_cannot_be_had_are_refused_before_anything_is_made(
+    tmp_path: Path, words: tuple[str, str], code: int, said: str
+) -> None:
+    (tmp_path / "old.yaml").write_text("apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: v1.30.0\n")
+    refused = Cluster(f"v{os.getpid()}", tmp_path / "state")
+    refused.environment |= {"KUBEWRIGHT_OFFLINE": "1", "KUBEWRIGHT_NO_BUILD": "1", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    flags = [str(tmp_path / word) if word.endswith(".yaml") else word for word in words]
+    ended = refused.call("up", "--machines", "--name", refused.name, *flags, check=False)
+    assert (ended.returncode, said in ended.stderr, "hint: " in ended.stderr) == (code, True, True), ended.stderr
+    made = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file() and path.name != "old.yaml"]
+    assert [name for name in made if not name.endswith("lock")] == []
 
 
 class Inside:

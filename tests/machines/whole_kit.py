@@ -92,7 +92,7 @@ class Cluster:
 
     def via(self, address: str) -> str:
         """Return the machine to which the host sends packets for an address, '' for none."""
-        return Network(bridge=bridge_of(self.group), range="").routes().get(address, "")
+        return Network(bridge=bridge_of(self.group)).routes().get(address, "")
 
     def traces(self) -> list[str]:
         """Name all that the cluster has on the host. Other clusters and beds may be there at the same time."""

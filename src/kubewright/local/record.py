@@ -45,9 +45,16 @@ class LocalMachineRecord:
 
     name: str
     address: str
+    second_address: str = ""
+    """Its address of the other family in a dual-stack cluster of machines."""
     role: str = CONTROL_PLANE
     leaving: bool = False
     ports: Mapping[str, int] = field(default_factory=lambda: asdict(Ports()))
+
+    @property
+    def node_addresses(self) -> tuple[str, ...]:
+        """The addresses of its Node, at most one of each family."""
+        return tuple(filter(None, (self.address, self.second_address)))
 
     @property
     def addresses(self) -> Addresses:
@@ -273,7 +280,8 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
     if not _ID.fullmatch(record.id):
         raise ValueError(f"id {quoted(record.id)}")
     for machine in record.machines:
-        ipaddress.IPv4Address(machine.address)
+        for text in (machine.address, *filter(None, (machine.second_address,))):
+            ipaddress.ip_address(text)
         if machine.ports.keys() != LocalMachineRecord(name="", address="").ports.keys() or any(
             type(port) is not int for port in machine.ports.values()
         ):

@@ -22,7 +22,7 @@ from kubewright.machines.running import PATH, run
 _MARK: Final = "kubewright"
 _OF_IPTABLES: Final = frozenset({"filter", "nat", "mangle", "raw", "security"})
 """Tables of nftables that belong to iptables, whose program is used for them."""
-_FAMILIES: Final = frozenset({"ip", "inet", "bridge"})
+_FAMILIES: Final = frozenset({"ip", "ip6", "inet", "bridge"})
 _REFUSING: Final = frozenset({"drop", "reject", "jump", "goto"})
 _ROUTED: Final = ("iifname {}", "oifname {} ct state established,related")
 _BRIDGED: Final = ("meta ibrname {}",)
@@ -116,27 +116,33 @@ def read(host: Host) -> Ruleset:
     )
 
 
-def _iptables_rules(host: Host) -> list[list[str]]:
-    """Return the lines of the FORWARD chain; nothing if it accepts everything."""
-    if not host.has("iptables"):
+def _iptables_rules(host: Host, program: str) -> list[list[str]]:
+    """Return the lines of the FORWARD chain; nothing if it accepts everything, or the kernel has none."""
+    try:
+        said = host.run(Command(argv=(program, "-w", "-S", "FORWARD"))) if host.has(program) else ""
+    except HostError:
         return []
-    lines = [line.split() for line in host.run(Command(argv=("iptables", "-w", "-S", "FORWARD"))).splitlines()]
+    lines = [line.split() for line in said.splitlines()]
     return [] if lines == [["-P", "FORWARD", "ACCEPT"]] else lines
 
 
-def _iptables_lacking(bridge: str, host: Host, _: Ruleset) -> Iterator[Command]:
-    lines = _iptables_rules(host)
-    wanted: dict[str, Sequence[str]] = {"-i": (), "-o": ("-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED")}
-    for direction, condition in wanted.items():
-        if lines and not any({direction, bridge, _MARK} <= set(line) for line in lines):
-            rule = (direction, bridge, *condition, "-m", "comment", "--comment", _MARK, "-j", "ACCEPT")
-            yield Command(argv=("iptables", "-w", "-I", "FORWARD", *rule))
+def _iptables(program: str) -> Firewall:
+    """Return iptables, or its counterpart for IPv6."""
 
+    def lacking(bridge: str, host: Host, _: Ruleset) -> Iterator[Command]:
+        lines = _iptables_rules(host, program)
+        wanted: dict[str, Sequence[str]] = {"-i": (), "-o": ("-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED")}
+        for direction, condition in wanted.items():
+            if lines and not any({direction, bridge, _MARK} <= set(line) for line in lines):
+                rule = (direction, bridge, *condition, "-m", "comment", "--comment", _MARK, "-j", "ACCEPT")
+                yield Command(argv=(program, "-w", "-I", "FORWARD", *rule))
 
-def _iptables_leftover(bridge: str, host: Host, _: Ruleset) -> Iterator[Command]:
-    for line in _iptables_rules(host):
-        if {bridge, _MARK} <= set(line):
-            yield Command(argv=("iptables", "-w", "-D", *line[1:]))
+    def leftover(bridge: str, host: Host, _: Ruleset) -> Iterator[Command]:
+        for line in _iptables_rules(host, program):
+            if {bridge, _MARK} <= set(line):
+                yield Command(argv=(program, "-w", "-D", *line[1:]))
+
+    return Firewall(name=program, lacking=lacking, leftover=leftover)
 
 
 def _firewalld_knows(bridge: str, ruleset: Ruleset) -> bool:
@@ -181,7 +187,8 @@ def _is_ours(rule: Mapping[str, Any], bridge: str) -> bool:
 
 
 FIREWALLS: Final = (
-    Firewall(name="iptables", lacking=_iptables_lacking, leftover=_iptables_leftover),
+    _iptables("iptables"),
+    _iptables("ip6tables"),
     Firewall(name=_FIREWALLD, lacking=_firewalld_lacking, leftover=_firewalld_leftover),
     Firewall(name="nftables", lacking=_nftables_lacking, leftover=_nftables_leftover),
 )

@@ -1,7 +1,7 @@
 """A group of machines on one network. All that it has on the host carries its name, or is below its directory.
 
 Any process that knows a group's name and directory may start, stop and remove its machines, also those that a killed
-process has left. The directory contains one directory per machine, and `range`, the range of the group's addresses.
+process has left. The directory contains one directory per machine, and `range`, the ranges of the group's addresses.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Final
 
 from kubewright.base.errors import HostError
 from kubewright.base.randomness import SystemRandom
-from kubewright.base.records import dataclass, field
+from kubewright.base.records import dataclass, field, replace
 from kubewright.machines import cgroups, firewall, host
 from kubewright.machines import network as networks
 from kubewright.machines.kit import cni
 from kubewright.machines.machine import Bind, Machine, clear_host
-from kubewright.machines.network import Network
+from kubewright.machines.network import POD_SUBNET, Network
 from kubewright.machines.parts import Parts
 from kubewright.machines.places import RUN, MachinePlaces, locked
 from kubewright.machines.running import run
@@ -95,7 +95,7 @@ class Group:
             machine.resume()
         for machine in stopped:
             machine.cut_power()  # what is left of it
-        host.prepare([machine.cgroups for machine in stopped], forwarding=self._outside)
+        host.prepare([machine.cgroups for machine in stopped], forwarding=self._outside, ipv6=self.network.has_ipv6)
         for machine in stopped:  # nothing of a machine's network survives a power cut
             self.network.detach(self._members[machine.name])
         for index in self._members.values():
@@ -148,7 +148,9 @@ class Group:
         run("rm", "-rf", "--one-file-system", str(places.root_directory))
         etc = places.upper / "etc"
         (etc / "cni" / "net.d").mkdir(parents=True)
-        (etc / "cni" / "net.d" / "10-pods.conflist").write_text(cni(pods=self.network.pods(self._members[machine.name])), encoding="ascii")
+        (etc / "cni" / "net.d" / "10-pods.conflist").write_text(
+            cni(pods=self.network.shares(self._members[machine.name])), encoding="ascii"
+        )
         (etc / "hosts").write_text(self._hosts(), encoding="ascii")
         # the kubelet needs the file, and CoreDNS needs a server in it, even if nothing answers there
         servers = self._names.resolvers or (self.network.gateway,)
@@ -160,7 +162,8 @@ class Group:
 
     def _hosts(self) -> str:
         aliases = [(alias, self._members[name]) for alias, names in self._names.aliases.items() for name in names]
-        known = [f"{self.network.address(index)} {name}" for name, index in [*self._members.items(), *aliases]]
+        known = [f"{address} {name}" for name, index in self._members.items() for address in self.network.addresses(index)]
+        known += [f"{self.network.address(index)} {alias}" for alias, index in aliases]
         own = [f"{self.network.gateway} {name}" for name in self._names.gateway]
         return "\n".join(["127.0.0.1 localhost", "::1 localhost", *known, *own]) + "\n"
 
@@ -172,33 +175,43 @@ def bridge_of(group: str) -> str:
 
 def network_of(group: str, directory: Path) -> Network:
     """Return the network of a group that has one."""
-    return Network(bridge=bridge_of(group), range=(directory / _RANGE).read_text(encoding="ascii"))
+    return Network(bridge=bridge_of(group), ranges=_ranges(directory / _RANGE))
 
 
-def claim_network(group: str, directory: Path) -> Network:
-    """Return the network of a group, creating the bridge if necessary; a new one gets a range that no other has.
+def claim_network(
+    group: str, directory: Path, *, pods: Sequence[str] = (POD_SUBNET,), services: Sequence[str] = (), ipv6_first: bool = False
+) -> Network:
+    """Return the network of a group, creating the bridge if necessary; a new one gets ranges that no other has.
 
-    One group does so at a time. Raises HostError if the range of an existing one is in use by now.
+    It has IPv6 if its pods have, and machines then have first an address of the one family or of the other. One group
+    does so at a time. Raises HostError if a range of an existing network is in use by now.
     """
-    bridge = bridge_of(group)
+    record = directory / _RANGE
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(RUN / "networks.lock"):
-        record = directory / _RANGE
-        found = Network(bridge=bridge, range=record.read_text(encoding="ascii") if record.exists() else "")
+        found = Network(bridge=bridge_of(group), ranges=_ranges(record), pods=tuple(pods), services=tuple(services))
         if found.exists():
             return found
         taken = networks.routed()
-        if not found.range:
-            others = {path.read_text(encoding="ascii") for path in directory.parent.glob(f"*/{_RANGE}")}
-            found = Network(bridge=bridge, range=networks.free_range(taken | others))
-            record.write_text(found.range, encoding="ascii")
-        elif networks.overlapping(found.range, taken):
+        if not found.ranges:
+            others = {text for path in directory.parent.glob(f"*/{_RANGE}") for text in _ranges(path)}
+            used = taken | others | {*pods, *services}
+            ranges = [networks.free_range(used)]
+            if any(map(networks.is_ipv6, pods)):
+                ranges.insert(0 if ipv6_first else 1, networks.free_local_range(found.bridge, used))
+            found = replace(found, ranges=tuple(ranges))
+            record.write_text(" ".join(ranges), encoding="ascii")
+        elif lost := [text for text in found.ranges if networks.overlapping(text, taken)]:
             raise HostError(
-                f"the addresses {found.range} of the machines are in use by another network of this host",
+                f"the addresses {', '.join(lost)} of the machines are in use by another network of this host",
                 remedy="see `ip route`; remove that network, or the cluster",
             )
         found.make()
         return found
+
+
+def _ranges(path: Path) -> tuple[str, ...]:
+    return tuple(path.read_text(encoding="ascii").split()) if path.exists() else ()
 
 
 def sweep(name: str, directory: Path, *, keep: bool = False) -> None:
@@ -212,8 +225,8 @@ def sweep(name: str, directory: Path, *, keep: bool = False) -> None:
     places = [MachinePlaces(path) for path in sorted(directory.glob("*/")) if path.is_dir() and not path.is_symlink()]
     for place in places:
         clear_host(name, place)
-    network = Network(bridge=bridge_of(name), range="")
-    networks.end_translation(network)
+    network = Network(bridge=bridge_of(name))
+    networks.end_translation(network.bridge)
     firewall.remove(network.bridge)
     network.remove()
     for one in found:

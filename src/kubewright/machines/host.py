@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kubewright.machines import cgroups
+from kubewright.machines import cgroups, network
 from kubewright.machines.places import RUN, locked
 from kubewright.machines.running import quietly
 
@@ -26,15 +26,21 @@ _MODULES = ("overlay", "br_netfilter", "nf_conntrack")
 _INSTANCES = 8192
 """inotify instances: systemd, containerd and the kubelet of every machine share the host's limit."""
 _INOTIFY = "fs/inotify/max_user_instances"
+_FORWARDING = "net/ipv6/conf/all/forwarding"
+_ADVERTISEMENTS = "net/ipv6/conf/{}/accept_ra"
 SYSCTLS = ("kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", _INOTIFY, "net/ipv4/ip_forward")
-"""What the kubelet and `prepare` change for the whole host."""
+"""What the kubelet and `prepare` change for every host that runs machines."""
 _SAVED = RUN / "sysctls.json"
 
 
-def prepare(machines: Sequence[cgroups.Cgroups], *, forwarding: bool) -> None:
-    """Create the cgroups of machines, and set what they need and cannot set themselves. The settings before that are saved first."""
+def prepare(machines: Sequence[cgroups.Cgroups], *, forwarding: bool, ipv6: bool = False) -> None:
+    """Create the cgroups of machines, and set what they need and cannot set themselves. The settings before that are saved first.
+
+    With `forwarding`, machines reach what the host reaches; with `ipv6` this is true for IPv6 too.
+    """
+    uplinks = network.ipv6_uplinks() if forwarding and ipv6 else []
     with locked(RUN / "sysctls.lock"):
-        remember(_SAVED)
+        remember(_SAVED, uplinks=uplinks)
         for machine in machines:
             machine.make()
     if shutil.which("modprobe"):
@@ -44,6 +50,20 @@ def prepare(machines: Sequence[cgroups.Cgroups], *, forwarding: bool) -> None:
         limit.write_text(str(_INSTANCES), encoding="ascii")
     if forwarding:
         (Path("/proc/sys") / "net/ipv4/ip_forward").write_text("1", encoding="ascii")
+    forward_ipv6(uplinks)
+
+
+def forward_ipv6(uplinks: Sequence[str], *, proc: Path = Path("/proc/sys")) -> None:
+    """Let the host forward packets of IPv6, if it has links to other networks, without losing routes that it was told there.
+
+    A host that forwards ignores router advertisements unless a link has the value 2 (Linux: networking/ip-sysctl, accept_ra).
+    """
+    for link in uplinks:
+        setting = proc / _ADVERTISEMENTS.format(link)
+        if setting.read_text(encoding="ascii").strip() == "1":
+            setting.write_text("2", encoding="ascii")
+    if uplinks:
+        (proc / _FORWARDING).write_text("1", encoding="ascii")
 
 
 def release() -> None:
@@ -53,22 +73,28 @@ def release() -> None:
             restore(_SAVED)
 
 
-def remember(record: Path, *, proc: Path = Path("/proc/sys")) -> None:
-    """Save the settings that change for the whole host, unless they are saved already: then machines have already changed them."""
-    if not record.exists():
-        found = {name: (proc / name).read_text(encoding="ascii").strip() for name in SYSCTLS}
+def remember(record: Path, *, uplinks: Sequence[str] = (), proc: Path = Path("/proc/sys")) -> None:
+    """Save the settings that change for the whole host, but for those that are saved already: machines have already changed them.
+
+    Those of IPv6 change only on hosts with links to other networks.
+    """
+    known = json.loads(record.read_text(encoding="ascii")) if record.exists() else {}
+    names = [*SYSCTLS, *(_ADVERTISEMENTS.format(link) for link in uplinks), *([_FORWARDING] if uplinks else [])]
+    fresh = {name: (proc / name).read_text(encoding="ascii").strip() for name in names if name not in known}
+    if fresh:
         part = record.with_suffix(".part")
-        part.write_text(json.dumps(found), encoding="ascii")
+        part.write_text(json.dumps(known | fresh), encoding="ascii")
         part.rename(record)
 
 
 def restore(record: Path, *, proc: Path = Path("/proc/sys")) -> None:
-    """Restore the saved settings, and delete the file; does nothing if none were saved."""
+    """Restore the saved settings, and delete the file; does nothing if none were saved. A link may be gone."""
     if not record.exists():
         return
     for name, value in json.loads(record.read_text(encoding="ascii")).items():
-        if (proc / name).read_text(encoding="ascii").strip() != value:
-            (proc / name).write_text(value, encoding="ascii")
+        setting = proc / name
+        if setting.exists() and setting.read_text(encoding="ascii").strip() != value:
+            setting.write_text(value, encoding="ascii")
     record.unlink()
 
 

@@ -171,15 +171,14 @@ def ensure_kit(*, version: str, sources: BinarySources | None, reporter: Reporte
     return place
 
 
-def cni(*, pods: str) -> str:
-    """Return the network configuration of a machine whose pods have addresses in this range."""
-    bridge = {
-        "type": "bridge",
-        "bridge": "cni0",
-        "isGateway": True,
-        "hairpinMode": True,
-        "ipam": {"type": "host-local", "ranges": [[{"subnet": pods}]], "routes": [{"dst": "0.0.0.0/0"}]},
+def cni(*, pods: Sequence[str]) -> str:
+    """Return the network configuration of a machine whose pods have an address in each of these ranges."""
+    ipam = {
+        "type": "host-local",
+        "ranges": [[{"subnet": share}] for share in pods],
+        "routes": [{"dst": "::/0" if ":" in share else "0.0.0.0/0"} for share in pods],
     }
+    bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "hairpinMode": True, "ipam": ipam}
     plugins = [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}]
     return json.dumps({"cniVersion": "1.0.0", "name": "pods", "plugins": plugins}, indent=1)
 

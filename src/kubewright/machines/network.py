@@ -1,15 +1,18 @@
 """The machines' network: one network namespace per machine, connected by a bridge, with static routes to the pods of the others.
 
-Without `translate`, no address is translated, and nothing leaves the host.
+Without `translate`, no address is translated, and nothing leaves the host. A network may have IPv6 next to IPv4.
 """
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
+import itertools
 import json
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
 from typing import Any, Final
 
 from kubewright.base.errors import HostError
@@ -26,29 +29,52 @@ _WIDE: Final = ("172.30.0.0/16", "172.31.0.0/16", "192.168.0.0/16", "10.200.0.0/
 """Where ranges are searched. None lies inside the service subnet 10.96.0.0/12: kube-proxy drops packets to addresses there that no Service owns."""
 
 
+_SHARES: Final = 8
+"""Bits that number the machines in a range of pods."""
+_IPV6: Final = Path("/proc/sys/net/ipv6/conf")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Network:
     """The network of a group of machines.
 
     `bridge` is the name of the bridge, of at most ten characters: the names of links and namespaces start with it.
-    `range` has 256 addresses.
+    `ranges` has 256 addresses of IPv4 and, in a network with IPv6, a /64; the one of the machines' first addresses comes
+    first. `pods` are the ranges of all pods, at most one of each family. `services` are ranges that kube-proxy answers
+    for; machines need a route to them even if nothing outside can be reached.
     """
 
     bridge: str
-    range: str
+    ranges: tuple[str, ...] = ()
+    pods: tuple[str, ...] = (POD_SUBNET,)
+    services: tuple[str, ...] = ()
 
     @property
     def gateway(self) -> str:
-        """The host's own address on the bridge."""
-        return str(IPv4Network(self.range)[1])
+        """The host's own address on the bridge, of the machines' first family."""
+        return self.gateways[0]
+
+    @property
+    def gateways(self) -> tuple[str, ...]:
+        """The host's own addresses on the bridge."""
+        return self._hosts(1)
+
+    @property
+    def has_ipv6(self) -> bool:
+        """Whether machines have addresses of IPv6."""
+        return any(map(is_ipv6, self.ranges))
 
     def address(self, index: int) -> str:
-        """The address of the machine with this index, counted from 1."""
-        return str(IPv4Network(self.range)[_FIRST + index])
+        """The first address of the machine with this index, counted from 1."""
+        return self.addresses(index)[0]
 
-    def pods(self, index: int) -> str:
-        """The range of the machine's pods."""
-        return str(list(IPv4Network(POD_SUBNET).subnets(new_prefix=24))[index])
+    def addresses(self, index: int) -> tuple[str, ...]:
+        """All addresses of a machine."""
+        return self._hosts(_FIRST + index)
+
+    def shares(self, index: int) -> tuple[str, ...]:
+        """The ranges of the machine's own pods."""
+        return tuple(share_of(wide, index) for wide in self.pods)
 
     def namespace(self, index: int) -> str:
         """The name of the machine's network namespace."""
@@ -56,20 +82,23 @@ class Network:
 
     def spare(self) -> list[str]:
         """Return the addresses that no machine ever has."""
-        return [str(IPv4Network(self.range)[host]) for host in range(_FIRST + MOST + 1, 255)]
+        return [address for host in range(_FIRST + MOST + 1, 255) for address in self._hosts(host)]
+
+    def _hosts(self, number: int) -> tuple[str, ...]:
+        return tuple(str(ipaddress.ip_network(one)[number]) for one in self.ranges)
 
     def routes(self) -> dict[str, str]:
         """Return the machines to which the host sends packets for single addresses, by these addresses."""
-        rows = json.loads(run("ip", "-4", "-j", "route", "show", "dev", self.bridge) or "[]")
+        rows = _routes("dev", self.bridge)
         return {str(row["dst"]): str(row["gateway"]) for row in rows if "gateway" in row}
 
     def route(self, address: str, via: str) -> None:
         """Let the host send packets for an address to a machine."""
-        _ip(f"route replace {address}/32 via {via} dev {self.bridge}")
+        _ip(f"route replace {address} via {via} dev {self.bridge}")
 
     def end_route(self, address: str) -> None:
         """End what `route` did."""
-        _ip(f"route delete {address}/32 dev {self.bridge}")
+        _ip(f"route delete {address} dev {self.bridge}")
 
     def exists(self) -> bool:
         """Return whether the bridge exists."""
@@ -77,11 +106,17 @@ class Network:
 
     def make(self) -> None:
         """Create the bridge."""
-        _ip(
-            f"link add {self.bridge} type bridge",
-            f"address add {self.gateway}/24 dev {self.bridge}",
-            f"link set {self.bridge} up",
-        )
+        _ip(f"link add {self.bridge} type bridge")
+        if self.has_ipv6:  # the host's default may be to have none
+            (_IPV6 / self.bridge / "disable_ipv6").write_text("0", encoding="ascii")
+        _ip(*self._assigned(1, self.bridge), f"link set {self.bridge} up")
+
+    def _assigned(self, number: int, link: str) -> list[str]:
+        """Return the commands that give a link the addresses of a host; nobody else can have them, so that none is looked for (RFC 4862)."""
+        pairs = zip(self.ranges, self._hosts(number), strict=True)
+        return [
+            f"address add {one}/{ipaddress.ip_network(wide).prefixlen} dev {link}{' nodad' if is_ipv6(wide) else ''}" for wide, one in pairs
+        ]
 
     def attach(self, index: int) -> None:
         """Create the namespace of a machine; an existing one stays."""
@@ -93,20 +128,23 @@ class Network:
             f"link add {outside} type veth peer name eth0 netns {name}",
             f"link set {outside} master {self.bridge} up",
         )
-        _ip(
-            "link set lo up",
-            f"address add {self.address(index)}/24 dev eth0",
-            "link set eth0 up",
-            f"route add default via {self.gateway}",
-            namespace=name,
-        )
-        run("ip", "netns", "exec", name, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+        gateways = {is_ipv6(one): one for one in self.gateways}
+        routes = [f"route add default via {gateway}" for gateway in self.gateways if not is_ipv6(gateway) or ipv6_uplinks()]
+        if len(routes) < len(gateways):  # packets to the outside are refused at once, not lost
+            routes += [f"route add {wide} via {gateways[True]}" for wide in self.services if is_ipv6(wide)]
+        _ip("link set lo up", *self._assigned(_FIRST + index, "eth0"), "link set eth0 up", *routes, namespace=name)
+        forwarding = ["net.ipv4.ip_forward=1", *(["net.ipv6.conf.all.forwarding=1"] if self.has_ipv6 else [])]
+        run("ip", "netns", "exec", name, "sysctl", "-qw", *forwarding)
 
     def connect(self, indices: Sequence[int]) -> None:
         """Give every one of these machines routes to the pods of the others."""
         for index in indices:
-            routes = [f"route replace {self.pods(other)} via {self.address(other)}" for other in indices if other != index]
+            routes = [route for other in indices if other != index for route in self._to_pods(other)]
             _ip(*routes, namespace=self.namespace(index))
+
+    def _to_pods(self, index: int) -> list[str]:
+        via = {is_ipv6(one): one for one in self.addresses(index)}
+        return [f"route replace {share} via {via[is_ipv6(share)]}" for share in self.shares(index)]
 
     def detach(self, index: int) -> None:
         """Remove the namespace of one machine with everything in it."""
@@ -133,17 +171,65 @@ def free_range(taken: Iterable[str]) -> str:
     )
 
 
+def free_local_range(bridge: str, taken: Iterable[str]) -> str:
+    """Return a /64 of unique local addresses (RFC 4193) that overlaps none of these. Raises HostError if there is none.
+
+    The global ID comes from the name of the bridge, so that two hosts hardly ever choose the same one.
+    """
+    used = set(taken)
+    start = int(f"fd{hashlib.sha256(bridge.encode()).hexdigest()[:10]}", 16) << 80
+    for candidate in map(str, itertools.islice(IPv6Network((start, 48)).subnets(new_prefix=64), 256)):
+        if not overlapping(candidate, used):
+            return candidate
+    raise HostError("no range of IPv6 addresses is free for the network of the machines", remedy="see `ip -6 route`")
+
+
 def overlapping(range_: str, others: Iterable[str]) -> list[str]:
     """Return those ranges that have addresses in common with one."""
-    return [other for other in others if IPv4Network(other).overlaps(IPv4Network(range_))]
+    return [other for other in others if ipaddress.ip_network(other).overlaps(ipaddress.ip_network(range_))]
+
+
+def range_of(address: str) -> str:
+    """Return the range of a network in which a machine has this address."""
+    return str(ipaddress.ip_network(f"{address}/{64 if is_ipv6(address) else 24}", strict=False))
+
+
+def share_of(wide: str, index: int) -> str:
+    """Return the range for the pods of one machine in the range of all pods, which is 256 times larger."""
+    whole = ipaddress.ip_network(wide)
+    prefix = whole.prefixlen + _SHARES
+    return f"{whole.network_address + (index << (whole.max_prefixlen - prefix))}/{prefix}"
+
+
+def is_ipv6(text: str) -> bool:
+    """Return whether an address or a range is one of IPv6."""
+    return ":" in text
 
 
 def routed(rows: Sequence[dict[str, Any]] | None = None) -> set[str]:
-    """Return the IPv4 ranges to which the host has routes, except the default route."""
+    """Return the ranges to which the host has routes, except the default routes."""
     if rows is None:
-        rows = json.loads(run("ip", "-4", "-j", "route", "show", "table", "all") or "[]")
+        rows = _routes("table", "all")
     found = {str(row["dst"]) for row in rows if row.get("dst", "default") != "default"}
-    return {str(ipaddress.ip_network(text, strict=False)) for text in found if ":" not in text}
+    return {str(ipaddress.ip_network(text, strict=False)) for text in found}
+
+
+def ipv6_uplinks() -> list[str]:
+    """Return the links by which the host reaches other networks with IPv6; none if it does not."""
+    rows = json.loads(run("ip", "-6", "-j", "route", "show", "default") or "[]") if kernel_has_ipv6() else []
+    hops = [hop for row in rows for hop in row.get("nexthops", [row])]
+    return sorted({str(hop["dev"]) for hop in hops if hop.get("dev", "lo") != "lo"})
+
+
+def kernel_has_ipv6() -> bool:
+    """Return whether links of this host can have addresses of IPv6."""
+    return _IPV6.exists()
+
+
+def _routes(*which: str) -> list[dict[str, Any]]:
+    """Return the host's routes of both families."""
+    families = ("-4", "-6") if kernel_has_ipv6() else ("-4",)
+    return [row for family in families for row in json.loads(run("ip", family, "-j", "route", "show", *which) or "[]")]
 
 
 def namespaces() -> list[str]:
@@ -168,26 +254,29 @@ def _ip(*commands: str, namespace: str = "") -> None:
 
 def translate(network: Network, indices: Sequence[int]) -> None:
     """Let machines and their pods reach what the host reaches. Replaces what an earlier call made."""
-    _nft(_masquerade(network.bridge, source=network.range, but=network.range))
+    _nft("".join(_masquerade(network.bridge, wide) for wide in network.ranges))
+    inside = "".join(_masquerade("kubewright", wide) for wide in network.pods)
     for index in indices:
-        _nft(_masquerade("kubewright", source=POD_SUBNET, but=POD_SUBNET), namespace=network.namespace(index))
+        _nft(inside, namespace=network.namespace(index))
 
 
-def end_translation(network: Network) -> None:
+def end_translation(bridge: str) -> None:
     """Remove the host's rules of `translate`; those of the machines end with their namespaces."""
-    with suppress(HostError):  # there are none, or the kernel has no such rules
-        _nft(f"delete table ip {network.bridge}\n")
+    for family in ("ip", "ip6"):
+        with suppress(HostError):  # there are none, or the kernel has no such rules
+            _nft(f"delete table {family} {bridge}\n")
 
 
-def _masquerade(table: str, *, source: str, but: str) -> str:
-    """Return a table that gives packets from a range to anywhere but another range the address of the link by which they leave."""
+def _masquerade(table: str, wide: str) -> str:
+    """Return a table that gives packets from a range to anywhere outside of it the address of the link by which they leave."""
+    family = "ip6" if is_ipv6(wide) else "ip"
     return f"""\
-table ip {table}
-delete table ip {table}
-table ip {table} {{
+table {family} {table}
+delete table {family} {table}
+table {family} {table} {{
   chain postrouting {{
     type nat hook postrouting priority srcnat;
-    ip saddr {source} ip daddr != {but} masquerade
+    {family} saddr {wide} {family} daddr != {wide} masquerade
   }}
 }}
 """

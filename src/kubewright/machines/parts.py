@@ -11,8 +11,8 @@ from kubewright.base.level import KUBERNETES
 from kubewright.base.records import dataclass
 from kubewright.binaries import BinarySources
 from kubewright.machines.base import ensure_base
-from kubewright.machines.images import of_release
-from kubewright.machines.kit import ensure_kit
+from kubewright.machines.images import PROGRAMS, of_release
+from kubewright.machines.kit import OPTIONAL, PLACES, ensure_kit, programs
 from kubewright.machines.places import cache, locked
 from kubewright.machines.store import ensure_store
 from kubewright.machines.tree import providing
@@ -30,11 +30,13 @@ class Parts:
 def ensure_parts(*, version: str = KUBERNETES, sources: BinarySources | None = None, reporter: Reporter | None = None) -> Parts:
     """Make what is made once; this takes some minutes the first time. One process makes it while others wait.
 
-    If a source has a machine tree, its parts are taken instead of being made.
+    If a source has a machine tree, its parts are taken instead of being made. Raises BinariesError, before anything is made,
+    if a program of this version cannot be had.
     """
     reporter, sources = reporter or SilentReporter(), sources or binaries.sources_from(os.environ)
     with locked(cache() / "parts.lock"):
         providing.ensure_taken(version=version, sources=sources, reporter=reporter)
+        programs((*(name for name in PLACES if name not in OPTIONAL), *PROGRAMS), version=version, sources=sources, reporter=reporter)
         base, kit = ensure_base(reporter), ensure_kit(version=version, sources=sources, reporter=reporter)
         images = of_release(base, version=version, sources=sources)
         return Parts(base=base, kit=kit, store=ensure_store(images, key=f"{base.name} {kit.name}", reporter=reporter))

@@ -17,7 +17,7 @@ from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.whole import registries
 from kubewright.machines.network import Network
 
-NETWORK = Network(bridge="kwab12", range="172.31.7.0/24")
+NETWORK = Network(bridge="kwab12", ranges=("172.31.7.0/24",))
 CLUSTER = ClusterRecord(
     name="dev", id="0" * 32, machines=(LocalMachineRecord(name="dev-control-plane", address="172.31.7.11"),), kind=record.MACHINES
 )

@@ -94,7 +94,7 @@ def service(name: str) -> dict[str, Any]:
 
 
 async def test_addresses_are_assigned_routed_moved_and_freed() -> None:
-    world, routes, machines = World(), Routes(), {"one": ONE, "two": TWO}
+    world, routes, machines = World(), Routes(), {"one": (ONE,), "two": (TWO,)}
     balancers = LoadBalancers(
         world.client,
         services=world.informer(SERVICE),
@@ -195,7 +195,7 @@ class States:
     """Two control planes and a worker that run."""
 
     def __init__(self) -> None:
-        self.running = {"one": "172.30.4.11", "two": "172.30.4.12", "worker": "172.30.4.61"}
+        self.running = {"one": ("172.30.4.11",), "two": ("172.30.4.12",), "worker": ("172.30.4.61",)}
 
     def subscribe(self, _: Callable[[], None]) -> None: ...
 

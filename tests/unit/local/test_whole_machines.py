@@ -26,7 +26,7 @@ from kubewright.local.cluster import status as clusters
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
-from kubewright.local.whole import documents, elections, endpoints, images, members, operations, owner, preflight, removal, status
+from kubewright.local.whole import documents, elections, endpoints, images, members, operations, owner, preflight, removal, status, subnets
 from other_user import readable
 
 __all__ = ["readable"]
@@ -98,11 +98,11 @@ localAPIEndpoint: {advertiseAddress: 10.0.0.1}
 ---
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
-networking: {podSubnet: 10.1.0.0/16}
+certificatesDir: /etc/pki
 """
     with pytest.raises(ValidationError) as caught:
         documents.require_valid(config)
-    assert sorted(str(error.path) for error in caught.value.errors) == ["localAPIEndpoint", "networking.podSubnet"]
+    assert sorted(str(error.path) for error in caught.value.errors) == ["certificatesDir", "localAPIEndpoint"]
     documents.require_valid("")
 
 
@@ -133,21 +133,85 @@ def test_a_worker_joins_with_the_token_and_the_pins() -> None:
 
 
 def test_a_further_control_plane_joins_with_its_address_and_the_key_of_the_certificates() -> None:
-    assert join("dev-control-plane-2", control_plane="172.30.4.12")["controlPlane"] == {
+    assert join("dev-control-plane-2", "172.30.4.12", control_plane=True)["controlPlane"] == {
         "localAPIEndpoint": {"advertiseAddress": "172.30.4.12", "bindPort": 6443},
         "certificateKey": "0" * 64,
     }
 
 
-def join(name: str, *, control_plane: str = "") -> dict[str, Any]:
+def join(name: str, *addresses: str, control_plane: bool = False) -> dict[str, Any]:
     credentials = replace(CREDENTIALS, pins=["sha256:00"])
-    text = documents.of_join(name, control_plane=control_plane, credentials=credentials, within=90, cgroup_v1=False)
+    text = documents.of_join(name, addresses=addresses, control_plane=control_plane, credentials=credentials, within=90, cgroup_v1=False)
     return of_kind(text, "JoinConfiguration")
+
+
+DUAL = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+nodeRegistration: {kubeletExtraArgs: [{name: v, value: "4"}]}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+networking: {serviceSubnet: "10.96.0.0/16,fd00:10:96::/112"}
+"""
+
+
+def test_machines_of_a_dual_stack_cluster_tell_the_kubelet_both_addresses() -> None:
+    first = replace(FIRST, second_address="fd12::b")
+    cluster = replace(CLUSTER, machines=(first,), config=DUAL)
+    text = documents.of_init(cluster, first, within=300, cgroup_v1=False)
+    arguments = of_kind(text, "InitConfiguration")["nodeRegistration"]["kubeletExtraArgs"]
+    assert arguments == [{"name": "node-ip", "value": "172.30.4.11,fd12::b"}, {"name": "v", "value": "4"}]
+    assert of_kind(text, "ClusterConfiguration")["networking"]["podSubnet"] == "10.244.0.0/16,fd00:10:244::/56"
+    addresses = members.addresses_of(cluster, "dev-worker-1")
+    assert addresses == ("172.30.4.61", "fd12::3d")
+    registration = join("dev-worker-1", *addresses)["nodeRegistration"]
+    assert registration["kubeletExtraArgs"] == [{"name": "node-ip", "value": "172.30.4.61,fd12::3d"}]
+    older = DUAL.replace("v1beta4", "v1beta3").replace('[{name: v, value: "4"}]', '{v: "4"}')
+    text = documents.of_init(replace(cluster, config=older), first, within=300, cgroup_v1=False)
+    assert of_kind(text, "InitConfiguration")["nodeRegistration"]["kubeletExtraArgs"] == {"node-ip": "172.30.4.11,fd12::b", "v": "4"}
+
+
+def networking(**named: object) -> str:
+    return json.dumps({"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "ClusterConfiguration", "networking": named})
+
+
+@pytest.mark.parametrize(
+    ("named", "pods", "families"),
+    [
+        ({}, ("10.244.0.0/16",), ["a"]),
+        ({"podSubnet": "10.1.0.0/16"}, ("10.1.0.0/16",), ["a"]),
+        ({"podSubnet": "fd00::/56, 10.1.0.0/20"}, ("fd00::/56", "10.1.0.0/20"), ["a", "::a"]),
+        ({"serviceSubnet": "fd00:96::/112"}, ("fd00:10:244::/56",), ["::a"]),
+        ({"serviceSubnet": "fd00:96::/112,10.96.0.0/16"}, ("fd00:10:244::/56", "10.244.0.0/16"), ["a", "::a"]),
+    ],
+)
+def test_pods_have_the_families_of_services(named: dict[str, str], pods: tuple[str, ...], families: list[str]) -> None:
+    found = subnets.of(networking(**named))
+    assert (found.pods, [*found.families_of(["a", "::a"])]) == (pods, families)
+
+
+@pytest.mark.parametrize(
+    ("named", "field", "reason"),
+    [
+        ({"podSubnet": "10.1.0.0/21"}, "podSubnet", "is too small for 256 machines: at most /20"),
+        ({"podSubnet": "fd00::/113"}, "podSubnet", "is too small for 256 machines: at most /112"),
+        ({"podSubnet": "10.1.0.0/16,10.2.0.0/16"}, "podSubnet", "has two ranges of the same family"),
+        ({"podSubnet": "fd00::/56"}, "podSubnet", "has no range of IPv4, which Services have (networking.serviceSubnet)"),
+        ({"serviceSubnet": "10.96.0.1/12"}, "serviceSubnet", "10.96.0.1/12 has host bits set"),
+        ({"serviceSubnet": 7}, "serviceSubnet", "'7' does not appear"),
+    ],
+)
+def test_ranges_that_a_cluster_of_machines_cannot_have_are_refused(named: dict[str, str], field: str, reason: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        documents.require_valid(networking(**named))
+    (error,) = caught.value.errors
+    assert (str(error.path), reason in str(error)) == (f"networking.{field}", True)
 
 
 def test_machines_keep_their_addresses_when_the_cluster_is_scaled() -> None:
     assert members.members(CLUSTER) == {"dev-control-plane": 1, "dev-worker-1": 51, "dev-worker-2": 52}
-    assert members.address(CLUSTER.scaled(9), "dev-worker-2") == members.address(CLUSTER, "dev-worker-2") == "172.30.4.62"
+    assert members.addresses_of(CLUSTER.scaled(9), "dev-worker-2") == members.addresses_of(CLUSTER, "dev-worker-2") == ("172.30.4.62",)
     fewer = replace(SEVERAL, machines=(SEVERAL.machines[0], SEVERAL.machines[2]))
     assert members.members(SEVERAL) == members.members(fewer) | {"dev-control-plane-2": 2}
 

@@ -17,21 +17,22 @@ BRIDGE = "kw01234567"
 class FakeHost:
     """A host with iptables or not, and what nftables has."""
 
-    def __init__(self, *rows: dict[str, Any], forward: str = "", nft: bool = True) -> None:
+    def __init__(self, *rows: dict[str, Any], forward: str = "", program: str = "iptables", nft: bool = True) -> None:
         self.ruleset = json.dumps({"nftables": [{"metainfo": {}}, *rows]})
         self.forward = forward
+        self.program = program
         self.nft = nft
         self.ran: list[Command] = []
 
     def has(self, program: str) -> bool:
-        return program == "nft" or (program == "iptables" and bool(self.forward))
+        return program == "nft" or (program == self.program and bool(self.forward))
 
     def run(self, command: Command) -> str:
         if command.argv == ("nft", "-j", "list", "ruleset"):
             if not self.nft:
                 raise HostError("nft: Protocol not supported")
             return self.ruleset
-        if command.argv == ("iptables", "-w", "-S", "FORWARD"):
+        if command.argv[1:] == ("-w", "-S", "FORWARD"):
             return self.forward
         self.ran.append(command)
         return ""
@@ -69,6 +70,13 @@ def test_dockers_policy_gets_exceptions_once() -> None:
     assert (firewall.ensure(BRIDGE, again), again.ran) == ([], [])
     firewall.remove(BRIDGE, again)
     assert [command.argv[2:5] for command in again.ran] == [("-D", "FORWARD", "-i"), ("-D", "FORWARD", "-o")]
+
+
+def test_packets_of_ipv6_get_exceptions_too() -> None:
+    host = FakeHost(forward="-P FORWARD DROP\n", program="ip6tables")
+    assert firewall.ensure(BRIDGE, host) == ["ip6tables"]
+    assert {command.argv[0] for command in host.ran} == {"ip6tables"}
+    assert firewall.ensure(BRIDGE, FakeHost(chain("ip6"))) == ["nftables"]
 
 
 def test_what_a_reload_has_removed_is_added_alone() -> None:
@@ -111,7 +119,7 @@ def test_firewalld_trusts_the_bridge() -> None:
 
 
 def test_nothing_is_done_without_a_firewall() -> None:
-    for host in (FakeHost(), FakeHost(forward="-P FORWARD ACCEPT\n"), FakeHost(chain("ip6")), FakeHost(nft=False)):
+    for host in (FakeHost(), FakeHost(forward="-P FORWARD ACCEPT\n"), FakeHost(nft=False)):
         assert firewall.ensure(BRIDGE, host) == []
         firewall.remove(BRIDGE, host)
         assert host.ran == []

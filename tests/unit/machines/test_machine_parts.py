@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import sys
 import threading
 from pathlib import Path
@@ -12,16 +13,22 @@ from kubewright.base.errors import HostError
 from kubewright.machines import base, host, program
 from kubewright.machines.cgroups import Cgroups
 from kubewright.machines.group import bridge_of
-from kubewright.machines.network import MOST, POD_SUBNET, Network, free_range, overlapping, routed
+from kubewright.machines.network import MOST, POD_SUBNET, Network, free_local_range, free_range, overlapping, range_of, routed
 from kubewright.machines.places import locked
 
-NETWORK = Network(bridge="kwab12", range="172.31.7.0/24")
+NETWORK = Network(bridge="kwab12", ranges=("172.31.7.0/24",))
+DUAL = Network(bridge="kwab12", ranges=("fd12::/64", "172.31.7.0/24"), pods=("fd00:244::/56", POD_SUBNET))
 
 
 def test_a_machine_has_the_addresses_of_its_index() -> None:
     assert (NETWORK.gateway, NETWORK.address(1), NETWORK.address(MOST)) == ("172.31.7.1", "172.31.7.11", "172.31.7.210")
-    assert (NETWORK.pods(1), NETWORK.pods(MOST)) == ("10.244.1.0/24", "10.244.200.0/24")
+    assert (NETWORK.shares(1), NETWORK.shares(MOST)) == (("10.244.1.0/24",), ("10.244.200.0/24",))
     assert NETWORK.namespace(3) == "kwab12-3"
+    assert (DUAL.gateway, DUAL.gateways, DUAL.address(1)) == ("fd12::1", ("fd12::1", "172.31.7.1"), "fd12::b")
+    assert DUAL.addresses(51) == ("fd12::3d", "172.31.7.61")
+    assert DUAL.shares(51) == ("fd00:244:0:33::/64", "10.244.51.0/24")
+    assert len(DUAL.spare()) == 2 * len(NETWORK.spare())
+    assert {range_of(address) for address in DUAL.addresses(51)} == set(DUAL.ranges)
 
 
 def test_names_of_links_fit_the_kernel_and_differ_by_group() -> None:
@@ -46,14 +53,24 @@ def test_a_range_overlaps_no_route_of_the_host(taken: list[str], found: str) -> 
     assert overlapping(found, [POD_SUBNET, "10.96.0.0/12"]) == []
 
 
+def test_a_range_of_ipv6_is_local_and_overlaps_no_route_of_the_host() -> None:
+    first = free_local_range("kwab12", [])
+    assert ipaddress.ip_network(first).subnet_of(ipaddress.ip_network("fd00::/8"))
+    assert free_local_range("kwab12", ["fe80::/64", "10.0.0.0/8"]) == first != free_local_range("kwab13", [])
+    second = free_local_range("kwab12", [first])
+    assert (overlapping(second, [first]), second.endswith(":1::/64")) == ([], True)
+
+
 def test_a_host_whose_routes_cover_everything_is_reported() -> None:
     with pytest.raises(HostError, match="no range of addresses is free"):
         free_range(["0.0.0.0/0"])
+    with pytest.raises(HostError, match="no range of IPv6 addresses is free"):
+        free_local_range("kwab12", ["::/0"])
 
 
 def test_default_routes_occupy_nothing() -> None:
     rows = [{"dst": "default"}, {"dst": "10.0.0.0/8"}, {"dst": "127.0.0.1", "type": "local"}, {"type": "unreachable"}]
-    assert routed(rows) == {"10.0.0.0/8", "127.0.0.1/32"}
+    assert routed([*rows, {"dst": "fe80::/64"}]) == {"10.0.0.0/8", "127.0.0.1/32", "fe80::/64"}
 
 
 @pytest.mark.parametrize(
@@ -84,6 +101,28 @@ def test_host_settings_are_restored_even_after_a_killed_run(tmp_path: Path) -> N
     host.restore(record, proc=tmp_path)
     assert [path.read_text().strip() for path in settings] == ["0"] * len(settings)
     assert not record.exists()
+
+
+def test_a_host_that_forwards_ipv6_keeps_routes_that_routers_advertise(tmp_path: Path) -> None:
+    record, conf = tmp_path / "sysctls.json", tmp_path / "net" / "ipv6" / "conf"
+    values = {"all/forwarding": "0", "eth0/accept_ra": "1", "eth1/accept_ra": "0"}
+    paths = [*(tmp_path / name for name in host.SYSCTLS), *(conf / name for name in values)]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(values.get(str(path.relative_to(conf)), "0") if path.is_relative_to(conf) else "0")
+
+    def found() -> list[str]:
+        return [(conf / name).read_text() for name in values]
+
+    host.remember(record, proc=tmp_path)
+    host.forward_ipv6([], proc=tmp_path)
+    assert found() == ["0", "1", "0"]
+    host.remember(record, uplinks=["eth0", "eth1"], proc=tmp_path)  # another cluster, with IPv6
+    host.forward_ipv6(["eth0", "eth1"], proc=tmp_path)
+    assert found() == ["1", "2", "0"]
+    (conf / "eth1" / "accept_ra").unlink()  # the link has gone
+    host.restore(record, proc=tmp_path)
+    assert ((conf / "all/forwarding").read_text(), (conf / "eth0/accept_ra").read_text(), record.exists()) == ("0", "1", False)
 
 
 def test_a_lock_leaves_no_file_and_excludes_others(tmp_path: Path) -> None:

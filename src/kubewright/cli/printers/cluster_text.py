@@ -81,7 +81,9 @@ def _machines(found: Mapping[str, Any], paint: Paint) -> str:
     if found.get("kind") != "machines":
         return ""
     nodes = {node["name"]: node["phase"] for node in found["nodes"]["list"]}
-    rows = [{**machine, "node": nodes.get(machine["name"], "")} for machine in found["machines"]]
+    rows = [
+        {**machine, "address": ", ".join(machine["addresses"]), "node": nodes.get(machine["name"], "")} for machine in found["machines"]
+    ]
     columns = (("name", "MACHINE"), ("address", "ADDRESS"), ("role", "ROLE"), ("state", "STATE"), ("node", "NODE"))
     return table(rows, columns=columns, paint=paint)
 

@@ -16,8 +16,9 @@ from kubewright.base.yaml import Document
 from kubewright.kube.patches import apply_merge
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.user_documents import SOURCE, documents_of, field
+from kubewright.local.whole import subnets
 from kubewright.local.whole.members import ENDPOINT
-from kubewright.machines.network import POD_SUBNET
+from kubewright.machines.network import is_ipv6
 
 PORT: Final = 6443
 TOKEN_TTL: Final = "15m0s"  # noqa: S105 - a duration
@@ -44,7 +45,6 @@ _FIXED: Final = (
     (_INIT, "nodeRegistration.criSocket"),
     (_INIT, "bootstrapTokens"),
     (_CLUSTER, "controlPlaneEndpoint"),
-    (_CLUSTER, "networking.podSubnet"),
     (_CLUSTER, "certificatesDir"),
     (_CLUSTER, "etcd.external"),
 )
@@ -73,7 +73,10 @@ class Credentials:
 
 
 def require_valid(config: str) -> None:
-    """Refuse documents that set what the cluster chooses itself. Raises DocumentError and ValidationError, naming every such field."""
+    """Refuse documents that set what the cluster chooses itself, or ranges that it cannot have.
+
+    Raises DocumentError and ValidationError, naming every such field.
+    """
     documents = documents_of(config)
     errors = [
         FieldError(
@@ -89,6 +92,7 @@ def require_valid(config: str) -> None:
     ]
     if errors:
         raise ValidationError(f"{SOURCE} sets fields that a cluster of machines chooses itself", errors, remedy="leave these fields out")
+    subnets.of(config)
 
 
 def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: float, cgroup_v1: bool) -> str:
@@ -96,9 +100,9 @@ def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: floa
 
     They contain the time-out that becomes part of the static pods, so that a later run with another one changes nothing.
     """
-    registration: dict[str, Any] = {"name": machine.name}
-    if cgroup_v1:
-        registration["ignorePreflightErrors"] = ["SystemVerification"]
+    documents = documents_of(cluster.config)
+    given = field(documents, _INIT, "nodeRegistration", "kubeletExtraArgs")
+    registration = _registration(machine.name, machine.node_addresses, cgroup_v1=cgroup_v1, given=given)
     if cluster.total == 1:
         registration["taints"] = []
     ours: dict[str, dict[str, Any]] = {
@@ -109,10 +113,9 @@ def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: floa
         _CLUSTER: {
             "kubernetesVersion": cluster.kubernetes_version,
             "controlPlaneEndpoint": f"{ENDPOINT}:{PORT}",
-            "networking": {"podSubnet": POD_SUBNET},
+            "networking": {"podSubnet": ",".join(subnets.of(cluster.config).pods)},
         },
     }
-    documents = documents_of(cluster.config)
     users: dict[str, Any] = {_kind(document): document.value for document in documents if _kind(document) in _VERSIONS}
     others = [document.value for document in documents if _kind(document) not in _VERSIONS]
     made = [
@@ -145,23 +148,33 @@ def _seconds(within: float) -> str:
     return f"{within:.0f}s"
 
 
-def of_join(name: str, *, control_plane: str, credentials: Credentials, within: float, cgroup_v1: bool) -> str:
-    """Return the document for the `join` of a machine. `control_plane` is the address of a further control plane, '' for a worker."""
-    registration: dict[str, Any] = {"name": name}
-    if cgroup_v1:
-        registration["ignorePreflightErrors"] = ["SystemVerification"]
+def of_join(name: str, *, addresses: Sequence[str], control_plane: bool, credentials: Credentials, within: float, cgroup_v1: bool) -> str:
+    """Return the document for the `join` of a machine with these addresses."""
     bootstrap = {"token": credentials.token, "apiServerEndpoint": f"{ENDPOINT}:{PORT}", "caCertHashes": list(credentials.pins)}
     document: dict[str, Any] = {
         "apiVersion": _KUBEADM,
         "kind": "JoinConfiguration",
         "discovery": {"bootstrapToken": bootstrap},
-        "nodeRegistration": registration,
+        "nodeRegistration": _registration(name, addresses, cgroup_v1=cgroup_v1),
         "timeouts": _timeouts(within),
     }
     if control_plane:
-        endpoint = {"advertiseAddress": control_plane, "bindPort": PORT}
+        endpoint = {"advertiseAddress": addresses[0], "bindPort": PORT}
         document["controlPlane"] = {"localAPIEndpoint": endpoint, "certificateKey": credentials.certificate_key}
     return yaml.dump(document)
+
+
+def _registration(name: str, addresses: Sequence[str], *, cgroup_v1: bool, given: object = None) -> dict[str, Any]:
+    """Return how a Node is registered. `given` are the user's arguments for the kubelet, which uses only an IPv4 address unless it is told."""
+    registration: dict[str, Any] = {"name": name}
+    if cgroup_v1:
+        registration["ignorePreflightErrors"] = ["SystemVerification"]
+    if any(map(is_ipv6, addresses)):
+        value = ",".join(addresses)
+        others = given if isinstance(given, list) else []
+        row = {"name": "node-ip", "value": value}
+        registration["kubeletExtraArgs"] = {"node-ip": value, **given} if isinstance(given, Mapping) else [row, *others]  # v1beta3, v1beta4
+    return registration
 
 
 def _kind(document: Document) -> str:

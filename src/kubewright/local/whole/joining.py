@@ -42,7 +42,8 @@ def _join(run: UpRun, name: str, pinned: Sequence[str]) -> list[Change]:
     machine = run.group.machines[name]
     document = documents.of_join(
         name,
-        control_plane=machine.address if run.cluster.machine(name) is not None else "",
+        addresses=members.addresses_of(run.cluster, name),
+        control_plane=run.cluster.machine(name) is not None,
         credentials=documents.Credentials(token=run.token, pins=pinned, certificate_key=run.certificate_key),
         within=run.options.within,
         cgroup_v1=run.cgroup_v1,

@@ -16,7 +16,6 @@ from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
 from kubewright.local.whole import access, endpoints, members, owner, registries, removal
 from kubewright.local.whole.services import client
-from kubewright.machines.group import claim_network
 from kubewright.machines.machine import Machine
 from kubewright.machines.parts import ensure_parts
 
@@ -81,7 +80,7 @@ def start(paths: ClusterPaths, name: str, *, reporter: Reporter) -> bool:
         members.machine_of(paths, cluster, name)
         mounts.require_sources(cluster.mounted)
         parts = ensure_parts(version=cluster.kubernetes_version, reporter=reporter)
-        network = claim_network(members.group_name(paths), members.directory(paths))
+        network = members.claim_network(paths, cluster)
         shared = registries.shared(paths, cluster)
         return bool(members.group_of(paths, cluster, network=network, parts=parts, shared=shared).up([name]))
 

@@ -6,7 +6,6 @@ So it is found even if the cluster's record is lost.
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -17,10 +16,11 @@ from kubewright.base.errors import UsageError
 from kubewright.base.messages import quoted
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
+from kubewright.local.whole import subnets
 from kubewright.machines import group, program
 from kubewright.machines.group import Group, Names
 from kubewright.machines.machine import Bind, Machine
-from kubewright.machines.network import Network
+from kubewright.machines.network import Network, is_ipv6, range_of
 from kubewright.machines.parts import Parts
 from kubewright.machines.places import MachinePlaces, disks
 
@@ -53,6 +53,14 @@ def members(cluster: ClusterRecord) -> dict[str, int]:
 def network_of(paths: ClusterPaths) -> Network:
     """Return the network of a cluster that has been started. Needs root."""
     return group.network_of(group_name(paths), directory(paths))
+
+
+def claim_network(paths: ClusterPaths, cluster: ClusterRecord) -> Network:
+    """Return the network of a cluster, creating it if necessary. Needs root. Raises HostError."""
+    wanted = subnets.of(cluster.config)
+    return group.claim_network(
+        group_name(paths), directory(paths), pods=wanted.pods, services=wanted.services, ipv6_first=is_ipv6(wanted.services[0])
+    )
 
 
 def index_of(cluster: str, machine: str) -> int:
@@ -114,15 +122,15 @@ def existing(paths: ClusterPaths) -> list[str]:
     return sorted(path.name for path in directory(paths).glob("*/") if path.is_dir())
 
 
-def address(cluster: ClusterRecord, name: str) -> str:
-    """Return the address of a machine: all are in the /24 of the first one."""
-    subnet = ipaddress.IPv4Network(f"{cluster.control_plane.address}/24", strict=False)
-    return Network(bridge="", range=str(subnet)).address(members(cluster)[name])
+def addresses_of(cluster: ClusterRecord, name: str) -> tuple[str, ...]:
+    """Return the addresses of a machine's Node: all machines are in the ranges of the first one."""
+    ranges = tuple(map(range_of, cluster.control_plane.node_addresses))
+    return Network(bridge="", ranges=ranges).addresses(members(cluster)[name])
 
 
-def addresses(cluster: ClusterRecord) -> dict[str, str]:
+def addresses(cluster: ClusterRecord) -> dict[str, tuple[str, ...]]:
     """Return the addresses of all machines."""
-    return {name: address(cluster, name) for name in members(cluster)}
+    return {name: addresses_of(cluster, name) for name in members(cluster)}
 
 
 def _read(paths: Sequence[str]) -> dict[str, str]:

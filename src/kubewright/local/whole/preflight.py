@@ -15,6 +15,7 @@ from kubewright.base.checks import Check, Finding, Report, run_checks
 from kubewright.base.errors import CheckFailed, HostError
 from kubewright.base.records import dataclass
 from kubewright.binaries import BinarySources
+from kubewright.local.whole import subnets
 from kubewright.machines import base, host, network, places, program, running
 from kubewright.machines.tree import providing
 
@@ -71,6 +72,15 @@ def require(subject: Subject | None = None) -> None:
             "this host cannot run whole machines",
             detail="\n".join(f"{name}: {found.text}\n  hint: {found.remedy}" for name, found in errors),
             remedy="`kubewright preflight machines` repeats these checks",
+        )
+
+
+def require_families(config: str) -> None:
+    """Require what a cluster with this configuration needs besides. Raises CheckFailed."""
+    if any(map(network.is_ipv6, subnets.of(config).pods)) and not network.kernel_has_ipv6():
+        raise CheckFailed(
+            "the kernel of this host has no IPv6, which the cluster is to have",
+            remedy="boot it without `ipv6.disable=1`, or leave IPv6 out of podSubnet and serviceSubnet",
         )
 
 

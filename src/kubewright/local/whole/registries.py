@@ -21,7 +21,7 @@ from kubewright.http.proxies import parse_proxy
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
 from kubewright.local.whole import members
-from kubewright.machines.network import POD_SUBNET, Network
+from kubewright.machines.network import Network
 from kubewright.manifests import units
 
 _HOSTS: Final = "/etc/containerd/certs.d"
@@ -29,7 +29,7 @@ _HOSTS: Final = "/etc/containerd/certs.d"
 _DROP_IN: Final = "/etc/systemd/system/containerd.service.d/proxies.conf"
 _NAMES: Final = ("HTTP_PROXY", "HTTPS_PROXY")
 _EXCEPT: Final = "NO_PROXY"
-_LOCAL: Final = ("localhost", "127.0.0.0/8", ".svc", ".cluster.local", ".kubewright.internal", POD_SUBNET)
+_LOCAL: Final = ("localhost", "127.0.0.0/8", ".svc", ".cluster.local", ".kubewright.internal")
 
 
 def shared(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Path]:
@@ -70,7 +70,7 @@ def proxy_variables(environment: Mapping[str, str], network: Network) -> dict[st
     if not variables:
         return {}
     user = [entry.strip() for entry in given.get(_EXCEPT, "").split(",")]
-    return {**variables, _EXCEPT: ",".join(dict.fromkeys(filter(None, (*user, *_LOCAL, network.range))))}
+    return {**variables, _EXCEPT: ",".join(dict.fromkeys(filter(None, (*user, *_LOCAL, *network.pods, *network.ranges))))}
 
 
 def _file(paths: ClusterPaths) -> Path:

@@ -38,7 +38,7 @@ def remove(paths: ClusterPaths, cluster: ClusterRecord, name: str, api: KubeAPI,
         changes.append(_remove_member(paths, cluster, name, waiter))
     changes.append(remove_object(api, named("Node"), name))
     members.machine_of_group(paths, name).remove()
-    Network(bridge=bridge_of(members.group_name(paths)), range="").detach(members.index_of(cluster.name, name))
+    Network(bridge=bridge_of(members.group_name(paths))).detach(members.index_of(cluster.name, name))
     return [*(change for change in changes if change), Change(target=f"machine {name}", action=Action.DELETE)]
 
 

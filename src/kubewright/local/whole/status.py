@@ -34,7 +34,7 @@ def status(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Any]:
     if others and running:
         problem = f"{', '.join(others)}; `sudo kubewright up --name {cluster.name}` starts them"
     states = {name: nodes.get(name, _UNKNOWN) if name in running else _UNKNOWN for name in machines}  # its Node is Ready for a while
-    daemon = daemon_client.status(paths)
+    daemon, addresses = daemon_client.status(paths), members.addresses(cluster)
     if not daemon and running:
         problem = f"its daemon does not run, which forwards ports; `sudo kubewright up --name {cluster.name}` starts one"
     listed = [{"name": name, "phase": state, "ready": state == READY} for name, state in states.items()]
@@ -48,7 +48,14 @@ def status(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Any]:
         "kubeconfig": str(paths.admin_kubeconfig(cluster.control_plane.name)),
         "stateDirectory": str(paths.root),
         "machines": [
-            {"name": name, "address": members.address(cluster, name), "role": role, "state": machines[name], "components": []}
+            {
+                "name": name,
+                "address": addresses[name][0],
+                "addresses": list(addresses[name]),
+                "role": role,
+                "state": machines[name],
+                "components": [],
+            }
             for name, role in _roles(cluster).items()
         ],
         "daemon": {"pid": daemon.get("pid")},

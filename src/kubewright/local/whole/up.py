@@ -47,11 +47,11 @@ from kubewright.local.whole import (
     registries,
     removal,
     status,
+    subnets,
 )
 from kubewright.local.whole.down import sweep
 from kubewright.local.whole.run import UpRun
 from kubewright.local.whole.services import client
-from kubewright.machines.group import claim_network
 from kubewright.machines.network import Network
 from kubewright.machines.parts import ensure_parts
 from kubewright.manifests import configmaps
@@ -77,12 +77,13 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
     with owner.changing_as(user, paths, doing=f"up of cluster {paths.name}"):
         found = record.load(paths.record)
         cluster = _wanted(paths, options, found, random)
+        preflight.require_families(cluster.config)
         mounts.require_sources(cluster.mounted)
         ports.require_free(paths, cluster, options)
         parts = ensure_parts(version=cluster.kubernetes_version, sources=sources, reporter=reporter)
         if found is not None and not found.made:
             sweep(paths)  # of a start that did not succeed
-        network = claim_network(members.group_name(paths), members.directory(paths))
+        network = members.claim_network(paths, cluster)
         cluster = _addressed(cluster, network)
         former = found if found is not None and found.made else cluster
         with owner.acting_as(user):
@@ -249,10 +250,12 @@ def _resized(cluster: ClusterRecord, control_planes: int) -> ClusterRecord:
 
 
 def _addressed(cluster: ClusterRecord, network: Network) -> ClusterRecord:
-    indices = members.members(cluster)
-    return replace(
-        cluster, machines=tuple(replace(machine, address=network.address(indices[machine.name])) for machine in cluster.machines)
-    )
+    """Return the record with the addresses of its machines in a network: of the families that its pods have."""
+    indices, machines = members.members(cluster), []
+    for machine in cluster.machines:
+        found = subnets.of(cluster.config).families_of(network.addresses(indices[machine.name]))
+        machines.append(replace(machine, address=found[0], second_address="".join(found[1:])))
+    return replace(cluster, machines=tuple(machines))
 
 
 def _require_supported(options: UpOptions) -> None:

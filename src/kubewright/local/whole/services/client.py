@@ -67,7 +67,7 @@ def ready(paths: ClusterPaths, process: DetachedProcess | None, *, waiter: Waite
     waiter.until(listens, within=_LISTENS_WITHIN, saying="the cluster's daemon", every=0.02, at_most=0.1)
 
 
-def expect(paths: ClusterPaths, addresses: Mapping[str, str]) -> None:
+def expect(paths: ClusterPaths, addresses: Mapping[str, Sequence[str]]) -> None:
     """Tell the daemon which machines there are. Needs root."""
     _call(paths, "PUT", "/machines", {"machines": dict(addresses)})
 

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Final, Protocol
 
+from kubewright.apis.machine import url
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, KubewrightError
 from kubewright.base.randomness import SystemRandom
@@ -117,15 +118,15 @@ class ClusterServices:
     def _control_planes(self) -> dict[str, Access]:
         """Return the machines that run and have the administrator's kubeconfig."""
         found = {}
-        for name, address in self._states.running.items():
+        for name, addresses in self._states.running.items():
             with suppress(KubewrightError):  # it is a worker, or `init` has not finished
-                found[name] = self._access(name, address)
+                found[name] = self._access(name, addresses[0])
         return found
 
     def _access(self, name: str, address: str) -> Access:
         """Return the administrator's access; the file is read from the machine's disk, which only root can change."""
         disk = MachinePlaces(members.directory(self._paths) / name).upper
-        return replace(load_access(PurePosixPath(disk / _ADMIN), read=Files().read), server=f"https://{address}:{documents.PORT}")
+        return replace(load_access(PurePosixPath(disk / _ADMIN), read=Files().read), server=url(address, documents.PORT))
 
     async def _work(self, client: AsyncKubeAPI) -> None:
         informers = {resource.kind: SharedInformer(Informer(client, resource)) for resource in _WATCHED}

@@ -58,7 +58,7 @@ async def _serve(own: ClusterPaths, paths: ClusterPaths, *, owner: int, outlived
     from kubewright.local.whole.services.states import MachineStates
 
     states = MachineStates(paths)
-    forwarder = Forwarder(lambda: [*states.running.values()])
+    forwarder = Forwarder(lambda: [address for addresses in states.running.values() for address in addresses])
     states.subscribe(forwarder.look_again)
     server = await serve_unix(control_server.routes(states, forwarder), path=own.socket, owner=owner)
     works: dict[str, Callable[[], Awaitable[None]]] = {

@@ -1,6 +1,6 @@
 """Addresses for Services of type LoadBalancer, which the host reaches.
 
-Each Service gets an address of the cluster's bridge that no machine has, and the host a route to it via a machine that
+Each Service gets, for each of its families, an address of the cluster's bridge that no machine has, and the host a route to it via a machine that
 runs. kube-proxy of any machine accepts packets for the address, because it is in the Service's status
 (kubernetes v1.36: pkg/proxy/nftables/proxier.go). The Service's status is the only record of the address.
 """
@@ -26,6 +26,8 @@ from kubewright.kube.resources import SERVICE
 
 _log = logging.getLogger(__name__)
 
+Addresses = tuple[str, ...]
+"""At most one of each family."""
 AGAIN: Final = 10.0
 """Seconds after which routes are compared again without any event, and after which what failed is tried again."""
 _EXCLUDED: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -37,7 +39,7 @@ _OF_SERVICE: Final = "kubernetes.io/service-name"
 class Backend:
     """A machine that runs, and what its Node says. `local` are the Services with a ready endpoint there."""
 
-    address: str
+    addresses: tuple[str, ...]
     ready: bool = True
     excluded: bool = False
     local: frozenset[Key] = frozenset()
@@ -59,14 +61,21 @@ class Routes(Protocol):
         ...
 
 
+def family_of(address: str) -> str:
+    """Return the family of an address, as Services name it."""
+    return "IPv6" if ":" in address else "IPv4"
+
+
 def key_of(obj: Mapping[str, Any]) -> Key:
     """Return namespace and name."""
     name, namespace = identity_of(obj)
     return namespace, name
 
 
-def assigned(services: Iterable[Object], pool: Sequence[str], *, recent: Mapping[Key, str] = MappingProxyType({})) -> dict[Key, str]:
-    """Return the address of each LoadBalancer Service; those for which none is left are missing.
+def assigned(
+    services: Iterable[Object], pool: Sequence[str], *, recent: Mapping[Key, Addresses] = MappingProxyType({})
+) -> dict[Key, Addresses]:
+    """Return the addresses of each LoadBalancer Service, in the order of its families; those for which none is left are missing.
 
     Services keep theirs, also those in `recent`, which are not in the statuses that we know yet. A new one gets
     `spec.loadBalancerIP` if it is free, else the first free address; older Services come first.
@@ -74,47 +83,51 @@ def assigned(services: Iterable[Object], pool: Sequence[str], *, recent: Mapping
     ours = sorted(
         (one for one in services if _is_ours(one)), key=lambda one: (str(metadata(one).get("creationTimestamp")), str(key_of(one)))
     )
-    found: dict[Key, str] = {}
+    found: dict[tuple[Key, str], str] = {}
     free = list(pool)
-    for choose in (_present, lambda service: recent.get(key_of(service), ""), _requested, lambda _: free[0] if free else ""):
+    for choose in (_present, lambda service: recent.get(key_of(service), ()), _requested, lambda _: tuple(free)):
         for service in ours:
-            key, address = key_of(service), choose(service)
-            if key not in found and address in free:
-                found[key] = address
-                free.remove(address)
-    return found
+            for family in _families(service):
+                given = [one for one in choose(service) if one in free and family_of(one) == family]
+                if given and (key_of(service), family) not in found:
+                    found[key_of(service), family] = given[0]
+                    free.remove(given[0])
+    chosen = {key_of(service): [found.get((key_of(service), family), "") for family in _families(service)] for service in ours}
+    return {key: tuple(addresses) for key, addresses in chosen.items() if all(addresses)}
 
 
-def status_of(service: Object, address: str, pool: Sequence[str]) -> Object | None:
-    """Return the patch of a Service's status that makes it have an address ('' for none), None if it is right.
+def status_of(service: Object, addresses: Addresses, pool: Sequence[str]) -> Object | None:
+    """Return the patch of a Service's status that makes it have addresses, or none, None if it is right.
 
     Addresses that are not ours are left alone.
     """
     present = _ingress(service)
-    wanted = [{"ip": address, "ipMode": "VIP"}] if address else []
-    if present == wanted or (not address and not any(one.get("ip") in pool for one in present)):
+    wanted = [{"ip": address, "ipMode": "VIP"} for address in addresses]
+    if present == wanted or (not addresses and not any(one.get("ip") in pool for one in present)):
         return None
     return {"status": {"loadBalancer": {"ingress": wanted or None}}}
 
 
 def routed(
-    addresses: Mapping[Key, str], services: Mapping[Key, Object], backends: Sequence[Backend], present: Mapping[str, str]
+    addresses: Mapping[Key, Addresses], services: Mapping[Key, Object], backends: Sequence[Backend], present: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the machine for each address: the present one unless another one is better suited."""
     found = {}
-    for key, address in addresses.items():
+    for key, address in ((key, address) for key, several in addresses.items() for address in several):
         only_local = services[key].get("spec", {}).get("externalTrafficPolicy") == "Local"
 
         def rank(backend: Backend, key: Key = key, address: str = address, only_local: bool = only_local) -> tuple[bool, ...]:
             elsewhere = only_local and key not in backend.local
-            return elsewhere, not backend.ready, backend.excluded, backend.address != present.get(address)
+            return elsewhere, not backend.ready, backend.excluded, present.get(address) not in backend.addresses
 
-        if backends:
-            found[address] = min(backends, key=rank).address
+        best = min(backends, key=rank, default=None)
+        via = next((one for one in best.addresses if family_of(one) == family_of(address)), "") if best is not None else ""
+        if via:
+            found[address] = via
     return found
 
 
-def backends_of(machines: Mapping[str, str], nodes: Mapping[Key, Object], slices: Iterable[Object]) -> list[Backend]:
+def backends_of(machines: Mapping[str, Addresses], nodes: Mapping[Key, Object], slices: Iterable[Object]) -> list[Backend]:
     """Return the machines that run, given by name with their addresses, as the cluster sees them."""
     local: dict[str, set[Key]] = {}
     for one in slices:
@@ -125,12 +138,12 @@ def backends_of(machines: Mapping[str, str], nodes: Mapping[Key, Object], slices
                 local.setdefault(endpoint["nodeName"], set()).add((namespace, name))
     return [
         Backend(
-            address=address,
+            addresses=addresses,
             ready=_is_ready(nodes.get((None, name), {})),
             excluded=_EXCLUDED in (metadata(nodes.get((None, name), {})).get("labels") or {}),
             local=frozenset(local.get(name, ())),
         )
-        for name, address in machines.items()
+        for name, addresses in machines.items()
     ]
 
 
@@ -146,7 +159,7 @@ class LoadBalancers:
         services: SharedInformer,
         nodes: SharedInformer,
         slices: SharedInformer,
-        machines: Callable[[], Mapping[str, str]],
+        machines: Callable[[], Mapping[str, Addresses]],
         routes: Routes,
         pool: Sequence[str],
         events: EventRecorder,
@@ -159,7 +172,7 @@ class LoadBalancers:
         self._routes = routes
         self._pool = tuple(pool)
         self._events = events
-        self._assigned: Mapping[Key, str] = {}
+        self._assigned: Mapping[Key, Addresses] = {}
         self._without: set[Key] = set()
         self._due = asyncio.Event()
 
@@ -196,12 +209,14 @@ class LoadBalancers:
             if present.get(address) != via:
                 await asyncio.to_thread(self._routes.route, address, via)
         for key, service in services.items():  # after the routes: an address that is shown is one that answers
-            patch = status_of(service, addresses.get(key, ""), self._pool)
+            patch = status_of(service, addresses.get(key, ()), self._pool)
             if patch is not None:
                 with suppress(NotFound):
                     await self._api.patch(SERVICE, key[1], patch, key[0], type="merge", subresource="status")
                 if key in addresses and self._assigned.get(key) != addresses[key]:
-                    self._events.event(service, kind="Normal", reason="AddressAssigned", message=f"the host reaches it at {addresses[key]}")
+                    self._events.event(
+                        service, kind="Normal", reason="AddressAssigned", message=f"the host reaches it at {' and '.join(addresses[key])}"
+                    )
         self._assigned = addresses
         self._tell_without({key for key, service in services.items() if _is_ours(service) and key not in addresses}, services)
 
@@ -215,21 +230,24 @@ class LoadBalancers:
 
 def _is_ours(service: Object) -> bool:
     spec = service.get("spec", {})
-    if spec.get("type") != "LoadBalancer" or spec.get("loadBalancerClass") or metadata(service).get("deletionTimestamp"):
-        return False
-    return "IPv4" in spec.get("ipFamilies", ["IPv4"])
+    return spec.get("type") == "LoadBalancer" and not spec.get("loadBalancerClass") and not metadata(service).get("deletionTimestamp")
+
+
+def _families(service: Object) -> tuple[str, ...]:
+    """Return the families of a Service; an API server of a version that we support always writes them."""
+    return tuple(service.get("spec", {}).get("ipFamilies") or ("IPv4",))
 
 
 def _ingress(service: Object) -> list[dict[str, Any]]:
     return list(((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ())
 
 
-def _present(service: Object) -> str:
-    return next((str(one["ip"]) for one in _ingress(service) if "ip" in one), "")
+def _present(service: Object) -> Addresses:
+    return tuple(str(one["ip"]) for one in _ingress(service) if "ip" in one)
 
 
-def _requested(service: Object) -> str:
-    return str(service.get("spec", {}).get("loadBalancerIP") or "")
+def _requested(service: Object) -> Addresses:
+    return (str(service.get("spec", {}).get("loadBalancerIP") or ""),)
 
 
 def _is_ready(node: Mapping[str, Any]) -> bool:

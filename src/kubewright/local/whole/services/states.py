@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kubewright.local.paths import ClusterPaths
@@ -23,12 +23,12 @@ class MachineStates:
     def __init__(self, paths: ClusterPaths) -> None:
         self._paths = paths
         self._machines: dict[str, Machine] = {}
-        self._addresses: dict[str, str] = {}
-        self._running: dict[str, str] = {}
+        self._addresses: dict[str, tuple[str, ...]] = {}
+        self._running: dict[str, tuple[str, ...]] = {}
         self._readers: list[Callable[[], None]] = []
 
     @property
-    def running(self) -> Mapping[str, str]:
+    def running(self) -> Mapping[str, tuple[str, ...]]:
         """The addresses of the machines that run, by name."""
         return self._running
 
@@ -36,10 +36,10 @@ class MachineStates:
         """Call a function whenever a machine has started or stopped."""
         self._readers.append(reader)
 
-    def expect(self, addresses: Mapping[str, str]) -> None:
+    def expect(self, addresses: Mapping[str, Sequence[str]]) -> None:
         """Watch these machines, and no others."""
         self._machines = {name: self._machines.get(name) or members.machine_of_group(self._paths, name) for name in addresses}
-        self._addresses = dict(addresses)
+        self._addresses = {name: tuple(found) for name, found in addresses.items()}
         self._look()
 
     def machine(self, name: str) -> Machine | None:
