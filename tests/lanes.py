@@ -56,6 +56,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     PLUGIN_CLUSTER: Cost(2, 80),
     "tests/machines/test_agent_machines.py": Cost(4, 110),
     "tests/machines/test_canaries_machines.py": Cost(4, 130),
+    "tests/machines/test_ci_machines.py": Cost(3, 60),
     "tests/machines/test_controllers_image.py": Cost(4, 70),
     "tests/machines/test_controllers_machines.py": Cost(4, 60),
     "tests/machines/test_etcd_machines.py": Cost(3, 260),

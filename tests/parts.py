@@ -121,6 +121,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_random_moment": SOAK,
     "tests/machines/test_whole_kills.py": SOAK,
     # variants of tests that are in the rest
+    "tests/machines/test_ci_machines.py::test_the_job_of_gitlab_has_a_machine_and_leaves_none": SOAK,
     "tests/machines/test_faults_quorum.py": SOAK,
     "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubeadm-kubeadm]": SOAK,
     "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubewright-kubeadm]": SOAK,
