@@ -18,7 +18,10 @@ EVERY = 0.3
 
 
 class Balancer:
-    """Passes connections to the servers that are ready, in turn. One that does not accept a connection is left out until its next check."""
+    """Passes connections to the servers that are ready, in turn. One that does not accept a connection is left out until its next check.
+
+    If no server passes its check, all of them are tried, as load balancers of clouds do: on a busy machine, answers may be late.
+    """
 
     def __init__(self, address: str, servers: Sequence[str]) -> None:
         self.address = address
@@ -61,8 +64,6 @@ class Balancer:
     def _serve(self, client: socket.socket) -> None:
         with client:
             server = self._next()
-            if server is None:
-                return
             try:
                 upstream = socket.create_connection((server, PORT), timeout=2)
             except OSError:
@@ -72,11 +73,11 @@ class Balancer:
                 upstream.settimeout(None)
                 _pass_on(client, upstream)
 
-    def _next(self) -> str | None:
+    def _next(self) -> str:
         with self._lock:
-            ready = [server for server, is_ready in self._ready.items() if is_ready]
+            ready = [server for server, is_ready in self._ready.items() if is_ready] or list(self._ready)
             self._turn += 1
-            return ready[self._turn % len(ready)] if ready else None
+            return ready[self._turn % len(ready)]
 
 
 def _pass_on(*ends: socket.socket) -> None:
