@@ -1,11 +1,14 @@
-"""A cluster of three control planes and a worker behind a load balancer, which both tools made, is upgraded machine by machine."""
+"""A cluster of three control planes and a worker behind a load balancer, which kubeadm made and both tools joined, is upgraded machine by machine.
+
+kubewright runs `apply`; both tools run `node`. `test_upgrade_matrix.py` has the other cells of the matrix of tools.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,14 +20,16 @@ from cluster_kit import KUBEADM, KUBEWRIGHT, at_once, configuration, run
 from interop_kit import members, nodes, words_of
 from level_kit import COMPONENTS, ETCD_LEAVES, IGNORED, NEXT, PATCHES, apply, argument, changed, content, patch, running
 from machine_kit import CONFIG, SHARED, Running, eventually, kubectl, kubewright, ready, write
-from state_kit import asked_of_etcd
+from state_kit import asked_of_etcd, require_same
 from testbed import patch_level
 from testbed.bed import Bed
+from upgrade_cells import alike, container_of, require_next, upgraded, workload
 
 from kubewright.base.level import KUBERNETES
 from kubewright.machines.images import of_release
 from kubewright.machines.machine import Ended, Machine
 from kubewright.machines.parts import Parts
+from matrices import Matrix
 
 FIRST, SECOND, THIRD, WORKER = "first", "second", "third", "worker"
 CONTROL_PLANES = (FIRST, SECOND, THIRD)
@@ -37,6 +42,11 @@ node: {{ignorePreflightErrors: [SystemVerification, CreateJob], patches: {{direc
 timeouts: {{etcdAPICall: 5s}}
 """
 """What kubeadm is given: by default, it waits for a dead member for two minutes before it calls the others enough."""
+IMPATIENT = HURRIED.replace("etcdAPICall: 5s", "upgradeManifests: 75s")
+"""What kubewright is given: by default, it waits five minutes for a component that runs and is not ready."""
+NEVER_READY = argument("--peer-trusted-ca-file=/etc/kubernetes/pki/etcd/server.crt")
+"""An etcd that runs, but trusts none of its peers, and so never has a leader."""
+MATRIX, CUT_OFF = "upgrade, failures", "an etcd on one of three that is never ready"
 PROXY = ("-n", "kube-system", "get", "daemonset", "kube-proxy")
 
 
@@ -102,25 +112,35 @@ def client(cluster: Cluster, path: Path) -> Client:
     return Client(cluster.address, "/api/v1/namespaces/kube-system/configmaps/kubeadm-config", context)
 
 
-def test_no_request_fails_while_a_cluster_is_upgraded_machine_by_machine(cluster: Cluster, tmp_path: Path) -> None:
+def test_no_request_fails_while_a_cluster_is_upgraded_machine_by_machine(
+    cluster: Cluster, matrix: Callable[[str], Matrix], tmp_path: Path
+) -> None:
     first, second, third, worker = (cluster[name] for name in (*CONTROL_PLANES, WORKER))
-    etcd = [content(cluster[name])["manifests/etcd.yaml"] for name in CONTROL_PLANES]
+    workload(first, WORKER)
+    works = container_of(first, WORKER)
+    etcd = [content(cluster[name])["manifests/etcd.yaml"] for name in (FIRST, SECOND)]
     with client(cluster, tmp_path) as asking:
         apply(first)
         assert running(first) == dict.fromkeys(COMPONENTS, NEXT)
         assert (running(second), image(first)) == (dict.fromkeys(COMPONENTS, KUBERNETES), KUBERNETES)
-        for machine in (second, third):
-            node(machine)
-            assert running(machine) == dict.fromkeys(COMPONENTS, NEXT)
+        node(second)
+        assert running(second) == dict.fromkeys(COMPONENTS, NEXT)
     assert asking.failures == []
     assert asking.asked > 100
+    assert image(first) == KUBERNETES
+    upgraded(KUBEADM, third)
+    require_next(third)
+    require_same(alike(third), alike(second))
+    for tool in (KUBEWRIGHT, KUBEADM):
+        matrix("upgrade").record(f"made by {KUBEADM}", f"{KUBEWRIGHT} apply, {tool} node")
     assert image(first) == NEXT
     node(worker)
     for machine in (second, worker):
         before = content(machine)
         assert json.loads(node(machine, "-o", "json").out) == []
         assert content(machine) == before
-    assert [content(cluster[name])["manifests/etcd.yaml"] for name in CONTROL_PLANES] == etcd
+    assert container_of(first, WORKER) == works
+    assert [content(cluster[name])["manifests/etcd.yaml"] for name in (FIRST, SECOND)] == etcd
     assert members(first) == dict.fromkeys(CONTROL_PLANES, True)
     assert nodes(first) == {**dict.fromkeys(CONTROL_PLANES, (True, True)), WORKER: (True, False)}
     run(KUBEADM, first, "certs", "check-expiration")
@@ -132,18 +152,20 @@ def healthy(cluster: Cluster) -> set[str]:
     return {one["name"] for one in said.get("members", ()) if not one.get("problem")}
 
 
-def test_an_etcd_that_does_not_start_on_one_of_three_goes_back(cluster: Cluster) -> None:
+def test_an_etcd_that_is_never_ready_on_one_of_three_goes_back(cluster: Cluster, matrix: Callable[[str], Matrix]) -> None:
     second = cluster[SECOND]
-    patch(second, "etcd", argument("--no-such-flag=1"))
+    patch(second, "etcd", NEVER_READY)
+    write(second, CONFIG, IMPATIENT)
     before = content(second)
     data = asked_of_etcd(second, "hashkv", {}, service="maintenance")
-    ended = node(second, "--patches", PATCHES, check=False)
+    ended = kubewright(second, "upgrade", "node", "--config", CONFIG, check=False)
     assert (ended.code, "error: etcd failed; this machine is back in its earlier state" in ended.err) == (1, True), ended.err
-    assert "no-such-flag" in ended.err
+    assert "the last lines of etcd" in ended.err, ended.err
     assert changed(before, content(second)) == ETCD_LEAVES
     again = asked_of_etcd(second, "hashkv", {"revision": data["header"]["revision"]}, service="maintenance")
     assert again["hash"] == data["hash"] or again["compact_revision"] != data["compact_revision"]
     eventually(lambda: healthy(cluster) == set(CONTROL_PLANES), "all members to be healthy")
+    matrix(MATRIX).record(CUT_OFF, KUBEWRIGHT, "as before")
 
 
 def test_a_member_that_dies_while_another_one_is_restarted_ends_as_before_or_as_wanted(cluster: Cluster) -> None:
@@ -167,7 +189,7 @@ def test_a_member_that_dies_while_another_one_is_restarted_ends_as_before_or_as_
     eventually(lambda: healthy(cluster) == set(CONTROL_PLANES), "all members to be healthy")
 
 
-def test_kubeadm_calls_a_dead_etcd_on_one_of_three_a_success(cluster: Cluster) -> None:
+def test_kubeadm_calls_an_etcd_that_is_never_ready_on_one_of_three_a_success(cluster: Cluster, matrix: Callable[[str], Matrix]) -> None:
     """The kubelet uses the load balancer, as in clusters from before v1.31.
 
     If it uses the API server of its machine, which needs this etcd, it cannot report that the static pod has changed,
@@ -176,8 +198,10 @@ def test_kubeadm_calls_a_dead_etcd_on_one_of_three_a_success(cluster: Cluster) -
     third = cluster[THIRD]
     third.run("sed", "-i", f"s,server: .*,server: https://{cluster.address}:{PORT},", "/etc/kubernetes/kubelet.conf")
     third.run("systemctl", "restart", "kubelet")
-    patch(third, "etcd", argument("--no-such-flag=1"))
+    patch(third, "etcd", NEVER_READY)
     write(third, CONFIG, HURRIED)
-    ended = run(KUBEADM, third, "upgrade", "node", "--config", CONFIG, check=False)
-    assert ended.code == 0, ended.err
-    assert healthy(cluster) == {FIRST, SECOND}
+    with matrix(MATRIX).cell(CUT_OFF, KUBEADM) as cell:
+        ended = run(KUBEADM, third, "upgrade", "node", "--config", CONFIG, check=False)
+        assert ended.code == 0, ended.err
+        assert healthy(cluster) == {FIRST, SECOND}
+        cell.says("SUCCESS")
