@@ -32,6 +32,8 @@ STOCK_CONTROLLERS = "kube-controller-manager"
 OWN_CONTROLLERS = "kubewright"
 PROCESSES = "processes"
 MACHINES = "machines"
+DEFAULT_CNI = "default"
+NO_CNI = "none"
 _ID: Final = Pattern(r"[0-9a-f]{32}")
 _ID_BYTES: Final = 16
 
@@ -101,6 +103,8 @@ class ClusterRecord:
     """Who approves client certificates of nodes: `stock`, or with `strict` the policy too."""
     registry_config: str = ""
     """The directory of containerd's hosts files that machines see, '' if there is none."""
+    cni: str = DEFAULT_CNI
+    """The network of pods in a cluster of machines: ours is the `default`; with `none` the user installs a network plugin."""
     made: bool = False
     """Whether it has ever come up: from then on its configuration is fixed."""
     format: int = FORMAT
@@ -289,8 +293,8 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
     names = [machine.name for machine in record.machines]
     if not names or len(set(names)) != len(names) or {machine.role for machine in record.machines} != {CONTROL_PLANE}:
         raise ValueError("it has no control plane, or its machines are invalid")
-    if record.kind not in {PROCESSES, MACHINES}:
-        raise ValueError(f"kind {quoted(record.kind)}")
+    if record.kind not in {PROCESSES, MACHINES} or record.cni not in {DEFAULT_CNI, NO_CNI}:
+        raise ValueError(f"kind {quoted(record.kind)}, cni {quoted(record.cni)}")
     if any(type(text) is not str for text in (*record.publish, *record.mounts)):
         raise ValueError(f"published ports {record.publish}, mounts {record.mounts}")
     if record.published != published.added((), record.published) or tuple(map(str, record.mounted)) != record.mounts:
@@ -314,6 +318,7 @@ def require_same(
     serving_certificates: str | None = None,
     client_certificates: str | None = None,
     registry_config: str | None = None,
+    cni: str | None = None,
 ) -> None:
     """Refuse another configuration for an existing cluster; None means that the caller did not specify one.
 
@@ -343,6 +348,8 @@ def require_same(
             f"the machines of cluster {quoted(record.name)} see the registry configuration {quoted(record.registry_config or 'none')}",
             remedy=f"change the files there, which takes effect at once, or remove the cluster first with `kubewright down --name {record.name}`",
         )
+    if cni not in {None, record.cni}:
+        raise ConfigurationChanged(f"cluster {quoted(record.name)} was created with --cni {record.cni}, not {cni}", remedy=remedy)
     if config is not None and not _same_documents(record.config, config):
         diff = mask(unified_diff(record.config, config, name="--config"))
         raise ConfigurationChanged(f"cluster {quoted(record.name)} was created with another configuration", detail=diff, remedy=remedy)

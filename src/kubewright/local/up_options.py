@@ -32,6 +32,8 @@ class UpOptions:
     """Who approves client certificates of nodes: `stock` or `strict`."""
     registry_config: str | None = None
     """The directory of containerd's hosts files for a cluster of machines."""
+    cni: str | None = None
+    """The network of pods in a cluster of machines: `default`, or `none` for a network plugin of the user."""
     within: float = WITHIN
     """Seconds for the cluster to be ready, from the start of its first process."""
     owner: str = ""
@@ -71,8 +73,8 @@ def machines_are_wanted(paths: ClusterPaths, options: UpOptions) -> bool:
             f"cluster {quoted(paths.name)} consists of processes, not of machines", remedy="leave --machines out, or choose another --name"
         )
     wanted = options.machines or (found is not None and found.is_whole)
-    if not wanted and (options.publish or options.mounts or options.registry_config is not None):
+    if not wanted and (options.publish or options.mounts or options.registry_config is not None or options.cni is not None):
         raise UsageError(
-            "only clusters of machines have --publish, --mount and --registry-config", remedy="add --machines, or leave them out"
+            "only clusters of machines have --publish, --mount, --cni and --registry-config", remedy="add --machines, or leave them out"
         )
     return wanted

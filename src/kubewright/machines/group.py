@@ -148,9 +148,8 @@ class Group:
         run("rm", "-rf", "--one-file-system", str(places.root_directory))
         etc = places.upper / "etc"
         (etc / "cni" / "net.d").mkdir(parents=True)
-        (etc / "cni" / "net.d" / "10-pods.conflist").write_text(
-            cni(pods=self.network.shares(self._members[machine.name])), encoding="ascii"
-        )
+        if shares := self.network.shares(self._members[machine.name]):
+            (etc / "cni" / "net.d" / "10-pods.conflist").write_text(cni(pods=shares), encoding="ascii")
         (etc / "hosts").write_text(self._hosts(), encoding="ascii")
         # the kubelet needs the file, and CoreDNS needs a server in it, even if nothing answers there
         servers = self._names.resolvers or (self.network.gateway,)

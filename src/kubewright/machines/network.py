@@ -40,8 +40,9 @@ class Network:
 
     `bridge` is the name of the bridge, of at most ten characters: the names of links and namespaces start with it.
     `ranges` has 256 addresses of IPv4 and, in a network with IPv6, a /64; the one of the machines' first addresses comes
-    first. `pods` are the ranges of all pods, at most one of each family. `services` are ranges that kube-proxy answers
-    for; machines need a route to them even if nothing outside can be reached.
+    first. `pods` are the ranges of all pods, at most one of each family; without any, nothing here is for pods: they have
+    another network. `services` are ranges that kube-proxy answers for; machines need a route to them even if nothing
+    outside can be reached.
     """
 
     bridge: str
@@ -256,7 +257,7 @@ def translate(network: Network, indices: Sequence[int]) -> None:
     """Let machines and their pods reach what the host reaches. Replaces what an earlier call made."""
     _nft("".join(_masquerade(network.bridge, wide) for wide in network.ranges))
     inside = "".join(_masquerade("kubewright", wide) for wide in network.pods)
-    for index in indices:
+    for index in indices if inside else ():
         _nft(inside, namespace=network.namespace(index))
 
 

@@ -96,6 +96,14 @@ def test_a_cluster_that_does_not_run_still_has_a_status():
     assert text.startswith("cluster demo: Stopped, Kubernetes v1.36.3, 0 of 4 nodes ready\n\nits daemon has ended\n\nflags that differ")
 
 
+def test_a_cluster_without_a_network_plugin_says_what_it_waits_for():
+    waiting = {**found(), "state": "NotReady", "cni": "none", "problem": "no network plugin runs on demo-control-plane"}
+    for text in (status_text(waiting, paint=PLAIN), up_text(waiting, paint=PLAIN, seconds=9, changed=True)):
+        assert text.startswith(
+            "cluster demo: NotReady, Kubernetes v1.36.3, 2 of 2 nodes ready, --cni none\n\nno network plugin runs on demo"
+        )
+
+
 def test_only_unready_nodes_of_many_are_listed():
     text = status_text(found(nodes=100, broken=2), paint=PLAIN)
     assert "NODE            STATE     PODS   WHY\ndemo-worker-1   Joining   2      no route\n" in text

@@ -18,7 +18,7 @@ _RESTORE = "again etcdutl fence from-this-member output peers-are-gone plan unfe
 _BACKUP_RESTORE = "etcdutl key-file output peers-are-gone plan yes"
 _ETCD = "cert-dir endpoints output"
 OWN = {
-    "up": "address binaries-dir client-certificates config control-planes controllers kubernetes-version machines mount name nodes output publish registry-config serving-certificates state-dir wait",
+    "up": "address binaries-dir client-certificates cni config control-planes controllers kubernetes-version machines mount name nodes output publish registry-config serving-certificates state-dir wait",
     "down": "keep-data name output state-dir",
     "local": "",
     "local status": "name output state-dir",

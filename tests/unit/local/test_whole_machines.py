@@ -262,7 +262,7 @@ def test_a_cluster_of_processes_is_not_made_of_machines(tmp_path: Path) -> None:
     paths.root.mkdir()
     assert up_options.machines_are_wanted(paths, UpOptions(machines=True))
     assert not up_options.machines_are_wanted(paths, UpOptions())
-    with pytest.raises(UsageError, match="only clusters of machines have --publish, --mount and --registry-config"):
+    with pytest.raises(UsageError, match="only clusters of machines have --publish, --mount, --cni and --registry-config"):
         up_options.machines_are_wanted(paths, UpOptions(registry_config="/etc/certs.d"))
     record.save(CLUSTER, paths.record)
     assert up_options.machines_are_wanted(paths, UpOptions())
@@ -271,7 +271,7 @@ def test_a_cluster_of_processes_is_not_made_of_machines(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="consists of processes, not of machines"):
         up_options.machines_are_wanted(paths, UpOptions(machines=True))
     for options in (UpOptions(publish=(published.parse("80:30080"),)), UpOptions(mounts=mounts.parse_all(["/data:/mnt/data"]))):
-        with pytest.raises(UsageError, match="only clusters of machines have --publish, --mount and --registry-config"):
+        with pytest.raises(UsageError, match="only clusters of machines have --publish, --mount, --cni and --registry-config"):
             up_options.machines_are_wanted(paths, options)
 
 

@@ -50,6 +50,7 @@ def up(parsed: Parsed) -> int:
         serving_certificates=parsed.text("serving-certificates") or None,
         client_certificates=parsed.text("client-certificates") or None,
         registry_config=_directory(parsed, "registry-config"),
+        cni=parsed.text("cni") or None,
         within=Duration.parse(parsed.text("wait")).seconds,
         machines=parsed.flag("machines"),
         publish=tuple(published.parse(text, address=parsed.text("address")) for text in parsed.strings("publish")),

@@ -32,6 +32,7 @@ def up_text(found: Mapping[str, Any], *, paint: Paint, seconds: float, changed: 
     used = shell_word(found["kubeconfig"], what="the path of the kubeconfig")
     parts = [
         _head(found),
+        _problem(found),
         _components(found, paint),
         _machines(found, paint),
         _ports(found, paint),
@@ -48,7 +49,7 @@ def status_text(found: Mapping[str, Any], *, paint: Paint) -> str:
     """Return the status: machines and components, nodes, times, changed flags and simulated parts."""
     parts = [
         _head(found),
-        f"{found['problem']}\n" if found.get("problem") else "",
+        _problem(found),
         _components(found, paint),
         _machines(found, paint),
         _ports(found, paint),
@@ -64,7 +65,12 @@ def status_text(found: Mapping[str, Any], *, paint: Paint) -> str:
 def _head(found: Mapping[str, Any]) -> str:
     nodes = found["nodes"]
     ready = f"{nodes['ready']} of {nodes['total']} nodes ready"
-    return f"cluster {found['name']}: {found['state']}, Kubernetes {found['kubernetesVersion']}, {ready}\n"
+    network = ", --cni none" if found.get("cni") == "none" else ""
+    return f"cluster {found['name']}: {found['state']}, Kubernetes {found['kubernetesVersion']}, {ready}{network}\n"
+
+
+def _problem(found: Mapping[str, Any]) -> str:
+    return f"{found['problem']}\n" if found.get("problem") else ""
 
 
 def _components(found: Mapping[str, Any], paint: Paint) -> str:

@@ -62,6 +62,11 @@ UP_FLAGS = (
         metavar="dir",
         form=PATH,
     ),
+    Flag(
+        "cni",
+        "with --machines: the network of pods: default, or none, for a network plugin that you install; until then Nodes are not ready",
+        choices=("default", "none"),
+    ),
     SERVING_CERTIFICATES,
     CLIENT_CERTIFICATES,
     BINARIES_DIR,

@@ -14,8 +14,9 @@ from typing import Final
 from kubewright.apis import formats
 from kubewright.base.errors import UsageError
 from kubewright.base.messages import quoted
+from kubewright.base.records import replace
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.record import ClusterRecord
+from kubewright.local.record import NO_CNI, ClusterRecord
 from kubewright.local.whole import subnets
 from kubewright.machines import group, program
 from kubewright.machines.group import Group, Names
@@ -74,11 +75,14 @@ def index_of(cluster: str, machine: str) -> int:
 def group_of(
     paths: ClusterPaths, cluster: ClusterRecord, *, network: Network, parts: Parts, shared: Mapping[str, Path] = MappingProxyType({})
 ) -> Group:
-    """Return the group of a cluster's machines, which see the program and, with `shared`, further files of the host."""
+    """Return the group of a cluster's machines, which see the program and, with `shared`, further files of the host.
+
+    Where the user installs a network plugin, nothing of the machines' network is for pods.
+    """
     return Group(
         group_name(paths),
         directory=directory(paths),
-        network=network,
+        network=replace(network, pods=()) if cluster.cni == NO_CNI else network,
         members=members(cluster),
         parts=parts,
         names=Names(

@@ -10,16 +10,21 @@ from kubewright.base.errors import KubewrightError
 from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import named
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.record import CONTROL_PLANE, ClusterRecord
+from kubewright.local.record import CONTROL_PLANE, NO_CNI, ClusterRecord
 from kubewright.local.whole import access, members, ports
 from kubewright.local.whole.services import client as daemon_client
 from kubewright.machines.machine import Machine
 
 READY: Final = "Ready"
+NO_NETWORK: Final = "NetworkPluginNotReady"
+"""The state of a Node that lacks only a network plugin."""
 RUNNING: Final = "Running"
 PAUSED: Final = "Paused"
 STOPPED: Final = "Stopped"
+_NOT_READY: Final = "NotReady"
 _UNKNOWN: Final = "Unknown"
+_ONLY_NETWORK: Final = f"container runtime network not ready: NetworkReady=false reason:{NO_NETWORK} "
+"""How a message of the kubelet begins that names no other fault: several are in brackets (kubernetes v1.36: pkg/kubelet/kubelet.go)."""
 _SECONDS: Final = len("2026-01-01T00:00:00")
 _WITHIN: Final = 15.0
 """Seconds for an answer of the API server, which a busy host may delay by some seconds; nobody is asked in a machine that does not run."""
@@ -37,14 +42,18 @@ def status(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Any]:
     daemon, addresses = daemon_client.status(paths), members.addresses(cluster)
     if not daemon and running:
         problem = f"its daemon does not run, which forwards ports; `sudo kubewright up --name {cluster.name}` starts one"
+    lacking = [name for name, state in states.items() if state == NO_NETWORK]
+    if lacking and cluster.cni == NO_CNI and not problem:
+        problem = f"no network plugin runs on {', '.join(lacking)}: Nodes become Ready, and pods start, when you install one (--cni none)"
     listed = [{"name": name, "phase": state, "ready": state == READY} for name, state in states.items()]
     ready = sum(bool(node["ready"]) for node in listed)
     return {
         "name": cluster.name,
         "kind": cluster.kind,
-        "state": STOPPED if set(machines.values()) == {STOPPED} else READY if ready == len(listed) else "NotReady",
+        "state": STOPPED if set(machines.values()) == {STOPPED} else READY if ready == len(listed) else _NOT_READY,
         "problem": problem,
         "kubernetesVersion": cluster.kubernetes_version,
+        "cni": cluster.cni,
         "kubeconfig": str(paths.admin_kubeconfig(cluster.control_plane.name)),
         "stateDirectory": str(paths.root),
         "machines": [
@@ -76,7 +85,7 @@ def state_of(machine: Machine) -> str:
 def node_states(
     nodes: Iterable[Mapping[str, Any]], *, leases: Iterable[Mapping[str, Any]] = (), since: Mapping[str, str] = MappingProxyType({})
 ) -> dict[str, str]:
-    """Return whether Nodes are ready, by name.
+    """Return whether Nodes are ready, and which of them lack only a network plugin, by name.
 
     `since` are times before which what a Node reports does not count: later, its kubelet must have renewed its Lease, or
     reported that it is ready. A kubelet that looks for its Lease before its Node exists creates it only ten seconds later
@@ -86,16 +95,22 @@ def node_states(
     found = {}
     for node in nodes:
         name, condition = str(node["metadata"]["name"]), _ready_condition(node)
-        begun, reported = since.get(name, ""), str((condition or {}).get("lastHeartbeatTime", ""))
+        begun, reported = since.get(name, ""), str(condition.get("lastHeartbeatTime", ""))
         current = renewed.get(name, "") >= begun or reported[:_SECONDS] > begun[:_SECONDS]  # reports have whole seconds
-        found[name] = READY if condition is not None and current else "NotReady"
+        found[name] = _state_in(condition) if current else _NOT_READY
     return found
 
 
-def _ready_condition(node: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return the condition that says that a Node is ready, None if it is not."""
-    conditions = node.get("status", {}).get("conditions", [])
-    return next((one for one in conditions if one.get("type") == READY and one.get("status") == "True"), None)
+def _ready_condition(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the condition that says whether a Node is ready, an empty one if there is none."""
+    return next((one for one in node.get("status", {}).get("conditions", []) if one.get("type") == READY), {})
+
+
+def _state_in(condition: Mapping[str, Any]) -> str:
+    if condition.get("status") == "True":
+        return READY
+    only_network = condition.get("status") == "False" and str(condition.get("message", "")).startswith(_ONLY_NETWORK)
+    return NO_NETWORK if only_network else _NOT_READY
 
 
 def _nodes(paths: ClusterPaths, cluster: ClusterRecord) -> tuple[dict[str, str], str]:

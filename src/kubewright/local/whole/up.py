@@ -108,7 +108,6 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
             publish = tuple(map(str, ports.wanted(cluster, options)))
             record.save(replace(cluster.settled(), publish=publish, made=True), paths.record)
         total = clock.monotonic() - start
-        run.mark("cluster", "Ready")
         return UpResult(changes=tuple(change for change in changes if change), created=found is None, api_ready=api_ready, total=total)
 
 
@@ -138,10 +137,12 @@ def _bring_up(run: UpRun) -> tuple[list[Change], float]:
         changes += joining.join(run, newcomers)
         if run.cluster.made and not all(run.cluster.is_worker(name) for name in (*surplus, *newcomers)):
             _restart_proxies(api)
-        _wait_for_nodes(run, api, since=dict.fromkeys(started, rfc3339_micro(began)))
+        state = _wait_for_nodes(run, api, since=dict.fromkeys(started, rfc3339_micro(began)))
         for secret in (secrets.name_of(run.token.partition(".")[0]), configmaps.KUBEADM_CERTS):
             remove_object(api, named("Secret"), secret, secrets.NAMESPACE)
-    run.mark("nodesReady", "reached")
+    if state == status.READY:
+        run.mark("nodesReady", "reached")
+    run.mark("cluster", state)
     return changes, api_ready
 
 
@@ -188,9 +189,13 @@ def _restart_proxies(api: KubeAPI) -> None:
         remove_object(api, named("Pod"), pod["metadata"]["name"], secrets.NAMESPACE)
 
 
-def _wait_for_nodes(run: UpRun, api: KubeAPI, *, since: Mapping[str, str]) -> None:
-    """Wait until all nodes are ready. The Node of a machine that was started must have been renewed since then: it stays Ready for a while."""
+def _wait_for_nodes(run: UpRun, api: KubeAPI, *, since: Mapping[str, str]) -> str:
+    """Wait until all nodes are ready, or lack only a network plugin that the user installs; returns the worse of both states.
+
+    The Node of a machine that was started must have been renewed since then: it stays Ready for a while.
+    """
     wanted, seen = set(members.members(run.cluster.settled())), dict[str, str]()
+    accepted = {status.READY, *([status.NO_NETWORK] if run.cluster.cni == record.NO_CNI else [])}
 
     def ready() -> str | None:
         try:
@@ -204,19 +209,24 @@ def _wait_for_nodes(run: UpRun, api: KubeAPI, *, since: Mapping[str, str]) -> No
             if seen.get(name) != states[name]:
                 seen[name] = states[name]
                 run.mark(name, states[name])
-        missing = sorted(name for name in wanted if states.get(name) != status.READY)
+        missing = sorted(name for name in wanted if states.get(name) not in accepted)
         return f"not ready yet: {', '.join(missing)}" if missing else None
 
     run.waiter.until(
         ready, within=run.options.within, saying="all nodes to be ready", every=0.05, at_most=0.2, remedy="give it more time with --wait"
     )
+    return status.NO_NETWORK if status.NO_NETWORK in seen.values() else status.READY
 
 
 def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None, random: Random) -> ClusterRecord:
     """Return the requested cluster; a new one has no addresses yet. Raises ConfigurationChanged as `record.require_same` does."""
     if found is not None and found.made:
         record.require_same(
-            found, kubernetes_version=options.kubernetes_version, config=options.config, registry_config=options.registry_config
+            found,
+            kubernetes_version=options.kubernetes_version,
+            config=options.config,
+            registry_config=options.registry_config,
+            cni=options.cni,
         )
         nodes = found.nodes if options.nodes is None else options.nodes
         base = replace(found.scaled(nodes), mounts=mounting.wanted(found, options))
@@ -236,6 +246,7 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
         config=config,
         kubernetes_version=version_of(config, options.kubernetes_version),
         registry_config=base.registry_config if options.registry_config is None else options.registry_config,
+        cni=base.cni if options.cni is None else options.cni,
         mounts=mounting.wanted(base, options),
     )
     planes = options.control_planes or 1 + len(base.further)
