@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ class Soak:
 
     def main(self, arguments: Sequence[str]) -> int:
         """Run the requested parts, and write a row for each. Returns 1 if one failed; the others run nevertheless."""
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that clusters are removed
         parser = argparse.ArgumentParser(prog=f"python -m {self.name}")
         parser.add_argument("--only", action="append", choices=tuple(self.parts), help="only this part; may be repeated")
         wanted = parser.parse_args(arguments).only or list(self.parts)
