@@ -313,7 +313,9 @@ def test_the_journal_has_one_line_for_each_decision_and_no_long_text_of_a_reques
 
 
 def journal(scene: Scene) -> list[dict[str, object]]:
-    return [json.loads(line) for line in (scene.place / "journal").read_text().splitlines()]
+    """Return the lines; none before the first decision, which makes the file."""
+    path = scene.place / "journal"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def csr(scene: Scene, *words: str) -> tuple[int, Any, str]:
