@@ -289,10 +289,12 @@ class Hub:
     async def close(self) -> None: ...
 
 
-def joined_through(hub: Hub, *objects: dict[str, Any]) -> Cluster:
-    text = POLICY.replace("sources:", "sources:\n- joinRecords: {state: /hub.db, keyFile: /hub.key, cluster: c}")
+BY_RECORDS = POLICY.replace("sources:", "sources:\n- joinRecords: {state: /hub.db, keyFile: /hub.key, cluster: c}")
+
+
+def joined_through(hub: Hub, *objects: dict[str, Any], text: str = BY_RECORDS, **how: Any) -> Cluster:
     tools = Tools(read=lambda _: None, records=lambda _: hub)
-    return Cluster(node_policy.used_tokens(), *objects, wanted=WANTED, policy=text, allowed=(), tools=tools)
+    return Cluster(node_policy.used_tokens(), *objects, wanted=WANTED, policy=text, allowed=(), tools=tools, **how)
 
 
 @pytest.mark.looptime
@@ -321,6 +323,30 @@ async def test_a_policy_that_changes_while_join_records_are_read_decides():
         cluster.api.put(client_csr(name="later", key=KEYS[1]))
         await asyncio.sleep(10)
         assert kinds(cluster, "later") == [("Denied", "TokenNotAllowed")]
+
+
+class SlowNotes(FailsOnce):
+    """Takes half a minute to note that a token was used, and loses no write. `meanwhile` is called then."""
+
+    def __init__(self, inner: AsyncKubeAPI, meanwhile: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._meanwhile = meanwhile
+
+    async def send(self, call: Call, /) -> dict[str, Any]:
+        if call.resource == CONFIG_MAP and call.body is not None:
+            self._meanwhile()
+            await asyncio.sleep(30)
+        return await self._inner.send(call)
+
+
+@pytest.mark.looptime
+async def test_a_policy_that_changes_while_the_use_of_a_token_is_noted_decides():
+    def through(inner: AsyncKubeAPI) -> AsyncKubeAPI:
+        return SlowNotes(inner, lambda: cluster.set_policy(BY_RECORDS))
+
+    cluster = joined_through(Hub(State.ISSUED), client_csr(name="taken"), text=POLICY, through=through)
+    async with cluster.running(60):
+        assert kinds(cluster, "taken") == [], "a node with this name has joined through the hub"
 
 
 @pytest.mark.looptime

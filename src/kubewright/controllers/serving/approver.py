@@ -16,7 +16,7 @@ from kubewright.kube import core
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
-from kubewright.kube.daemons.controller import NotNow, SharedInformer
+from kubewright.kube.daemons.controller import SharedInformer
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, ENDPOINTS, NODE, SERVICE_CIDR
 
 
@@ -74,9 +74,7 @@ class ServingApprover(PolicyController):
         if not isinstance(decision, Ask):
             return decision
         fetched = await self._policy.sources.fetch(self._gatherer.question(csr))
-        if self._policy.current is not policy:
-            self._queue.add(csr.name, owner=csr.username)
-            raise NotNow("the policy has changed", quiet=True)
+        self._require_current(policy, csr)
         now = self._clock.now()  # the answers took time: what watches say may have changed as well
         return decide(csr, self._gatherer.gather(csr, policy, now=now).completed(fetched), policy, now=now)
 

@@ -104,8 +104,12 @@ def _usages(subject: Subject) -> str:
 
 def _extensions(subject: Subject) -> str:
     for one in subject.details.extensions:
-        if one.oid != SUBJECT_ALTERNATIVE_NAME and one.value not in _TOLERATED.get(one.oid, ()):
-            return f"the extension {shown(one.oid)} is not allowed, or has a value that a node's certificate does not have"
+        if one.oid == SUBJECT_ALTERNATIVE_NAME:
+            continue
+        if one.oid not in _TOLERATED:
+            return f"the extension {shown(one.oid)} is not allowed"
+        if one.value not in _TOLERATED[one.oid]:
+            return f"the extension {shown(one.oid)} has a value that certificates of nodes do not have"
     return ""
 
 

@@ -97,23 +97,22 @@ class ClientApprover(PolicyController):
             await super().run()
 
     async def _decision(self, csr: SigningRequest) -> Decision:
-        token = clients.token_of(csr) if self._policy.current.clients == STRICT else ""
+        policy = self._policy.current
+        token = clients.token_of(csr) if policy.clients == STRICT else ""
         if token and not self._has_used_tokens:
             self._known.used(await self._used.load())
             self._has_used_tokens = True
         decision, records = self._by_policy(csr), None
         if clients.depends_on_records(decision):
-            policy = self._policy.current
             records = await self._policy.sources.records(self._known.question(csr))
-            if self._policy.current is not policy:
-                self._queue.add(csr.name, owner=csr.username)
-                raise NotNow("the policy has changed", quiet=True)
+            self._require_current(policy, csr)
             decision = self._by_policy(csr, records)
         if isinstance(decision, Approve):
             self._known.approved(csr)  # before the write: another worker may look at a request of the same token meanwhile
             if token and (use := use_of(csr, now=self._clock.now())) is not None:
                 await self._used.record(token, use)
-                return self._by_policy(csr, records)  # that took time: Nodes and the policy may have changed
+                self._require_current(policy, csr)
+                return self._by_policy(csr, records)  # that took time: Nodes may have changed
         return decision
 
     def _by_policy(self, csr: SigningRequest, records: Answer | None = None) -> Decision:

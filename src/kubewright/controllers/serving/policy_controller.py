@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
+from kubewright.apis.node_approval import NodeApprovalPolicy
 from kubewright.base.clock import Clock
 from kubewright.base.logs import verbose
 from kubewright.base.messages import short
@@ -80,6 +81,12 @@ class PolicyController(RequestController):
             known = asyncio.Event()
             self._policy.subscribe(known.set)
             await known.wait()
+
+    def _require_current(self, policy: NodeApprovalPolicy, csr: SigningRequest) -> None:
+        """Require that a policy is still in force after something that took time. Raises NotNow, and has the request checked again at once."""
+        if self._policy.current is not policy:
+            self._queue.add(csr.name, owner=csr.username)
+            raise NotNow("the policy has changed", quiet=True)
 
     async def _decision(self, csr: SigningRequest) -> Decision:
         """Return the decision about a request. Raises NotNow to have it retried."""
