@@ -195,7 +195,7 @@ def test_pods_have_the_families_of_services(named: dict[str, str], pods: tuple[s
     ("named", "field", "reason"),
     [
         ({"podSubnet": "10.1.0.0/21"}, "podSubnet", "is too small for 256 machines: at most /20"),
-        ({"podSubnet": "fd00::/113"}, "podSubnet", "is too small for 256 machines: at most /112"),
+        ({"podSubnet": "fd00::/113,10.1.0.0/16"}, "podSubnet", "is too small for 256 machines: at most /112"),
         ({"podSubnet": "10.1.0.0/16,10.2.0.0/16"}, "podSubnet", "has two ranges of the same family"),
         ({"podSubnet": "fd00::/56"}, "podSubnet", "has no range of IPv4, which Services have (networking.serviceSubnet)"),
         ({"serviceSubnet": "10.96.0.1/12"}, "serviceSubnet", "10.96.0.1/12 has host bits set"),
@@ -207,6 +207,15 @@ def test_ranges_that_a_cluster_of_machines_cannot_have_are_refused(named: dict[s
         documents.require_valid(networking(**named))
     (error,) = caught.value.errors
     assert (str(error.path), reason in str(error)) == (f"networking.{field}", True)
+
+
+def test_all_wrong_ranges_are_named_at_once() -> None:
+    with pytest.raises(ValidationError) as caught:
+        subnets.of(networking(podSubnet="fd00::/113", serviceSubnet="10.96.0.0/16"))
+    assert [str(error.path) for error in caught.value.errors] == ["networking.podSubnet"] * 2
+    with pytest.raises(ValidationError) as caught:
+        subnets.of(networking(podSubnet="10.1.0.0/21", serviceSubnet="10.96.0.1/12"))
+    assert [str(error.path) for error in caught.value.errors] == ["networking.serviceSubnet", "networking.podSubnet"]
 
 
 def test_machines_keep_their_addresses_when_the_cluster_is_scaled() -> None:

@@ -34,6 +34,8 @@ V1BETA4: Final = "v1beta4 (Kubernetes 1.31)"
 
 The other two are those of fields that v1beta1 and v1beta2 lack.
 """
+SERVICE_SUBNET: Final = "10.96.0.0/12"
+"""The range of Services unless the user names one."""
 TEXTS: Final = List(TEXT)
 _PERIOD: Final = Pointer(SPAN)
 
@@ -159,7 +161,7 @@ class Networking:
     """Subnets as given: one CIDR, or two of different families separated by a comma."""
 
     service_subnet: str = member(
-        TEXT, "range of service addresses: one CIDR, or two of different families joined by a comma", default="10.96.0.0/12"
+        TEXT, "range of service addresses: one CIDR, or two of different families joined by a comma", default=SERVICE_SUBNET
     )
     pod_subnet: str = member(TEXT, "range of pod addresses, likewise; empty: nodes get no ranges", default="")
     dns_domain: str = member(TEXT, "DNS domain of services", default="cluster.local")

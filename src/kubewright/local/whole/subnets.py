@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Iterable
 from typing import Final
 
+from kubewright.apis.kubeadm.types import SERVICE_SUBNET
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.records import dataclass
@@ -13,8 +14,6 @@ from kubewright.local.user_documents import SOURCE, documents_of, field
 from kubewright.machines.network import POD_SUBNET, is_ipv6
 
 _CLUSTER: Final = "ClusterConfiguration"
-_SERVICES: Final = "10.96.0.0/12"
-"""kubeadm's default (kubernetes v1.36: cmd/kubeadm/app/apis/kubeadm/v1beta4/defaults.go)."""
 _PODS: Final = {False: POD_SUBNET, True: "fd00:10:244::/56"}
 """The ranges of pods for IPv4 and IPv6 unless the user names some."""
 _SMALLEST: Final = {False: 20, True: 112}
@@ -39,24 +38,23 @@ def of(config: str) -> Subnets:
 
     Pods have at least the families of Services, as kube-proxy requires it. Raises ValidationError, naming every wrong field.
     """
-    found: dict[str, tuple[str, ...]] = {}
-    errors: list[FieldError] = []
+    documents, found, errors = documents_of(config), dict[str, tuple[str, ...]](), list[FieldError]()
     for name in ("serviceSubnet", "podSubnet"):
-        given = field(documents_of(config), _CLUSTER, "networking", name)
+        given = field(documents, _CLUSTER, "networking", name)
         try:
             found[name] = _ranges(given) if given else ()
         except ValueError as error:
             errors.append(_error(name, str(error), given))
+    services = found.get("serviceSubnet") or (SERVICE_SUBNET,)
+    pods = found.get("podSubnet") or tuple(_PODS[is_ipv6(one)] for one in services)
+    for one in pods:
+        if ipaddress.ip_network(one).prefixlen > (longest := _SMALLEST[is_ipv6(one)]):
+            errors.append(_error("podSubnet", f"is too small for 256 machines: at most /{longest}", one))
+    if len(found) == 2 and (missing := set(map(is_ipv6, services)) - set(map(is_ipv6, pods))):
+        family = "IPv6" if True in missing else "IPv4"
+        errors.append(_error("podSubnet", f"has no range of {family}, which Services have (networking.serviceSubnet)", ",".join(pods)))
     if not errors:
-        services = found["serviceSubnet"] or (_SERVICES,)
-        pods = found["podSubnet"] or tuple(_PODS[is_ipv6(one)] for one in services)
-        if small := [one for one in pods if ipaddress.ip_network(one).prefixlen > _SMALLEST[is_ipv6(one)]]:
-            errors.append(_error("podSubnet", f"is too small for 256 machines: at most /{_SMALLEST[is_ipv6(small[0])]}", small[0]))
-        elif missing := set(map(is_ipv6, services)) - set(map(is_ipv6, pods)):
-            family = "IPv6" if True in missing else "IPv4"
-            errors.append(_error("podSubnet", f"has no range of {family}, which Services have (networking.serviceSubnet)", ",".join(pods)))
-        else:
-            return Subnets(pods=pods, services=services)
+        return Subnets(pods=pods, services=services)
     raise ValidationError(f"{SOURCE} names ranges that a cluster of machines cannot have", errors, remedy="correct them, or leave them out")
 
 
