@@ -182,8 +182,8 @@ def claim_network(
 ) -> Network:
     """Return the network of a group, creating the bridge if necessary; a new one gets ranges that no other has.
 
-    It has IPv6 if its pods have, and machines then have first an address of the one family or of the other. One group
-    does so at a time. Raises HostError if a range of an existing network is in use by now.
+    It has IPv6 if its pods have; `ipv6_first` says which family the machines' first addresses then have. One group does
+    so at a time. Raises HostError if a range of an existing network is in use by now.
     """
     record = directory / _RANGE
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

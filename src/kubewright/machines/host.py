@@ -74,7 +74,7 @@ def release() -> None:
 
 
 def remember(record: Path, *, uplinks: Sequence[str] = (), proc: Path = Path("/proc/sys")) -> None:
-    """Save the settings that change for the whole host, but for those that are saved already: machines have already changed them.
+    """Save the settings that change for the whole host, except those that are saved already: machines have changed them since.
 
     Those of IPv6 change only on hosts with links to other networks.
     """

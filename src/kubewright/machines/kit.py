@@ -18,6 +18,7 @@ from kubewright.base import versions
 from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.level import KUBERNETES
 from kubewright.binaries import BinarySources
+from kubewright.machines.network import is_ipv6
 from kubewright.machines.places import cache
 
 _BIN, _CNI = "usr/local/bin", "opt/cni/bin"
@@ -176,7 +177,7 @@ def cni(*, pods: Sequence[str]) -> str:
     ipam = {
         "type": "host-local",
         "ranges": [[{"subnet": share}] for share in pods],
-        "routes": [{"dst": "::/0" if ":" in share else "0.0.0.0/0"} for share in pods],
+        "routes": [{"dst": "::/0" if is_ipv6(share) else "0.0.0.0/0"} for share in pods],
     }
     bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "hairpinMode": True, "ipam": ipam}
     plugins = [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}]

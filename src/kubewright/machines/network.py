@@ -27,8 +27,6 @@ MOST: Final = 200
 """The largest index of a machine."""
 _WIDE: Final = ("172.30.0.0/16", "172.31.0.0/16", "192.168.0.0/16", "10.200.0.0/16")
 """Where ranges are searched. None lies inside the service subnet 10.96.0.0/12: kube-proxy drops packets to addresses there that no Service owns."""
-
-
 _SHARES: Final = 8
 """Bits that number the machines in a range of pods."""
 _IPV6: Final = Path("/proc/sys/net/ipv6/conf")
@@ -113,7 +111,7 @@ class Network:
         _ip(*self._assigned(1, self.bridge), f"link set {self.bridge} up")
 
     def _assigned(self, number: int, link: str) -> list[str]:
-        """Return the commands that give a link the addresses of a host; nobody else can have them, so that none is looked for (RFC 4862)."""
+        """Return the commands that give a link the addresses of a host, without looking for others that have them (RFC 4862): nobody can."""
         pairs = zip(self.ranges, self._hosts(number), strict=True)
         return [
             f"address add {one}/{ipaddress.ip_network(wide).prefixlen} dev {link}{' nodad' if is_ipv6(wide) else ''}" for wide, one in pairs

@@ -107,8 +107,9 @@ def _privileges(subject: Subject) -> Iterable[Finding]:
 
 
 def _programs(subject: Subject) -> Iterable[Finding]:
-    unpacks = subject.offers_tree and not subject.has_tree
-    wanted = {**host.PACKAGES, **(host.UNPACKING if unpacks else {} if subject.has_tree else host.MAKING)}
+    wanted = dict(host.PACKAGES)
+    if not subject.has_tree:
+        wanted |= host.UNPACKING if subject.offers_tree else host.MAKING
     missing = {package: name for name, package in wanted.items() if subject.which(name) is None}
     if missing:
         yield Finding(text=f"not installed: {', '.join(missing.values())}", remedy=f"apt-get install {' '.join(missing)}")

@@ -103,18 +103,20 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
             start=start,
         )
         with _undone_on_failure(run), holding(Deadline(options.within, clock=clock)):
-            changes, api_ready = _bring_up(run)
+            changes, api_ready, state = _bring_up(run)
         with owner.acting_as(user):
             publish = tuple(map(str, ports.wanted(cluster, options)))
             record.save(replace(cluster.settled(), publish=publish, made=True), paths.record)
         total = clock.monotonic() - start
+        run.mark("cluster", state)
         return UpResult(changes=tuple(change for change in changes if change), created=found is None, api_ready=api_ready, total=total)
 
 
-def _bring_up(run: UpRun) -> tuple[list[Change], float]:
+def _bring_up(run: UpRun) -> tuple[list[Change], float, str]:
     """Start machines, make the first one a control plane, let the others join, and wait for all nodes.
 
-    Workers start while `init` runs.
+    Workers start while `init` runs. Returns the changes, after how many seconds the API server was ready, and the state of
+    the nodes.
     """
     daemon = client.start(run.paths, owner=owner.uid_of(run.paths), outlived=run.options.owner)  # it loads while machines start
     began = run.clock.now()
@@ -142,8 +144,7 @@ def _bring_up(run: UpRun) -> tuple[list[Change], float]:
             remove_object(api, named("Secret"), secret, secrets.NAMESPACE)
     if state == status.READY:
         run.mark("nodesReady", "reached")
-    run.mark("cluster", state)
-    return changes, api_ready
+    return changes, api_ready, state
 
 
 def _start(run: UpRun) -> list[str]:
@@ -262,9 +263,9 @@ def _resized(cluster: ClusterRecord, control_planes: int) -> ClusterRecord:
 
 def _addressed(cluster: ClusterRecord, network: Network) -> ClusterRecord:
     """Return the record with the addresses of its machines in a network: of the families that its pods have."""
-    indices, machines = members.members(cluster), []
+    indices, ranges, machines = members.members(cluster), subnets.of(cluster.config), []
     for machine in cluster.machines:
-        found = subnets.of(cluster.config).families_of(network.addresses(indices[machine.name]))
+        found = ranges.families_of(network.addresses(indices[machine.name]))
         machines.append(replace(machine, address=found[0], second_address="".join(found[1:])))
     return replace(cluster, machines=tuple(machines))
 

@@ -28,6 +28,7 @@ LICENSES: Final = "licenses"
 DIGEST_SUFFIX: Final = ".sha256"
 NAMES: Final = tuple(sorted({*kit.PLACES, *images.PROGRAMS}))
 """The programs of a machine tree."""
+_REMEDY: Final = "`make machine-tree` of this version of kubewright makes one that fits"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,11 +62,11 @@ def require_equal(text: bytes, wanted: Contents) -> None:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BinariesError(f"{CONTENTS} of the machine tree is not JSON") from error
+        raise BinariesError(f"{CONTENTS} of the machine tree is not JSON", remedy=_REMEDY) from error
     given = found if isinstance(found, dict) else {}
     for name, value in asdict(wanted).items():
         if given.get(name) != value:
             raise BinariesError(
                 f"the machine tree does not fit this kubewright: its {name} is {quoted(str(given.get(name)))}, {quoted(str(value))} is needed",
-                remedy="`make machine-tree` of this version of kubewright makes one that fits",
+                remedy=_REMEDY,
             )

@@ -37,20 +37,19 @@ def is_offered(sources: BinarySources) -> bool:
     return bool(sources.machine_tree) or any(True for root in roots if root is not None for _ in root.glob(pattern))
 
 
-def ensure_taken(*, version: str, sources: BinarySources, reporter: Reporter) -> bool:
-    """Take the missing parts from a machine tree; returns whether any was taken. The caller holds the lock of the parts.
+def ensure_taken(*, version: str, sources: BinarySources, reporter: Reporter) -> None:
+    """Take the missing parts from a machine tree, if a source has one. The caller holds the lock of the parts.
 
     Raises BinariesError for a file without a digest, with another one, or with contents that are refused; HostError, DiskFull.
     """
     if not _is_any_missing(version, sources):
-        return False
+        return
     with _opened(version, sources, reporter) as found:
         if found is None:
-            return False
+            return
         name, archive = found
         with step(reporter, "unpacking the parts of the machines", takes="about 20 seconds"):
             _install(archive, version=version, sources=sources, reporter=reporter, source=f"machine tree {name}")
-    return True
 
 
 def _is_any_missing(version: str, sources: BinarySources) -> bool:

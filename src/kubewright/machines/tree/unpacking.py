@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from kubewright.base.errors import BinariesError, HostError
-from kubewright.base.messages import quoted
+from kubewright.base.messages import one_line, quoted
 from kubewright.base.records import dataclass
 from kubewright.binaries import files
 from kubewright.machines.running import PATH
@@ -199,4 +199,4 @@ def _programs() -> Mapping[str, str]:
 
 
 def _refusal(what: str) -> BinariesError:
-    return BinariesError(f"the machine tree cannot be unpacked: {what}", remedy="`make machine-tree` makes another one")
+    return BinariesError(f"the machine tree cannot be unpacked: {one_line(what)}", remedy="`make machine-tree` makes another one")

@@ -19,7 +19,7 @@ _CURVES: Final = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 
 @functools.lru_cache(maxsize=1000)
 def load(public_key: bytes) -> PublicKeyTypes:
-    """Parse a key (DER SubjectPublicKeyInfo). Several checks of a request look at its key, and OpenSSL takes 0.1 ms to parse it.
+    """Parse a key (DER SubjectPublicKeyInfo). Several checks of a request look at its key, and OpenSSL takes 0.04 ms to parse it.
 
     Raises ValueError or UnsupportedAlgorithm.
     """

@@ -106,7 +106,7 @@ def rendered(ctx: UpgradeContext, name: str) -> Generator[Change, None, bytes]:
         raise DocumentError(
             f"with its patches, {name} is no static pod that a kubelet can run",
             detail="\n".join(problems),
-            remedy="fix the patches of this component; nothing has been changed",
+            remedy="fix the patches of this component; no static pod has been changed",
         )
     return yaml.dump(patched).encode()
 

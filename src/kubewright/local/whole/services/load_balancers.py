@@ -1,8 +1,8 @@
 """Addresses for Services of type LoadBalancer, which the host reaches.
 
-Each Service gets, for each of its families, an address of the cluster's bridge that no machine has, and the host a route to it via a machine that
-runs. kube-proxy of any machine accepts packets for the address, because it is in the Service's status
-(kubernetes v1.36: pkg/proxy/nftables/proxier.go). The Service's status is the only record of the address.
+Each Service gets, for each of its families, an address of the cluster's bridge that no machine has, and the host gets a
+route to it via a machine that runs. kube-proxy of any machine accepts packets for the address, because it is in the
+Service's status (kubernetes v1.36: pkg/proxy/nftables/proxier.go), which is the only record of it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kubewright.kube.daemons.controller import SharedInformer
 from kubewright.kube.daemons.informers import Key
 from kubewright.kube.daemons.recorder import EventRecorder
 from kubewright.kube.resources import SERVICE
+from kubewright.machines.network import is_ipv6
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +64,7 @@ class Routes(Protocol):
 
 def family_of(address: str) -> str:
     """Return the family of an address, as Services name it."""
-    return "IPv6" if ":" in address else "IPv4"
+    return "IPv6" if is_ipv6(address) else "IPv4"
 
 
 def key_of(obj: Mapping[str, Any]) -> Key:
