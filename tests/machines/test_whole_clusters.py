@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from machine_kit import eventually
-from whole_kit import Cluster, clusters, fetched, web
+from whole_kit import Cluster, clusters, fetched, free_port, web
 
 from kubewright.local.whole.members import HOST_NAME
 from kubewright.local.whole.services import volumes
@@ -231,12 +231,6 @@ def test_firewalls_let_packets_of_the_bridge_pass_and_are_restored(parts: Parts)
         assert host.run(Command(argv=("nft", "list", "ruleset"))) == before
     finally:
         run("ip", "netns", "delete", name)
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 on which nothing listens."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
 
 
 def looked_up(port: int, name: str) -> bytes:

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from machine_kit import eventually
-from test_whole_clusters import free_port
-from whole_kit import Cluster, clusters, fetched
+from whole_kit import Cluster, clusters, fetched, free_port
 
 from kubewright.local.whole.members import HOST_NAME
 from kubewright.machines.group import bridge_of

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from machine_kit import eventually
-from whole_kit import Cluster, clusters, fetched, web
+from scripts import machine_tree
+from whole_kit import Cluster, clusters, fetched, free_port, web
 
 from kubewright.base.level import KUBERNETES
 from kubewright.binaries.table import native_architecture
 from kubewright.machines import images, kit
 from kubewright.machines.parts import Parts
 from kubewright.machines.tree import contents
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from scripts import machine_tree
-from test_whole_clusters import free_port
 
 WORKLOAD = """\
 apiVersion: apps/v1
