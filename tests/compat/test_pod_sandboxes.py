@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,8 @@ def running(image) -> Iterator[Containerd]:
         found.allow_http(image.address)
         place = found.place
         yield found
+        with closing(CRIRuntime(found.endpoint)) as runtime:
+            remove_sandboxes(runtime, clock=SystemClock())
     assert mounts_below(place) == []
     for directory in Path("/sys/fs/cgroup").glob(f"*{CGROUP}"):
         directory.rmdir()
@@ -57,8 +60,8 @@ def test_pods_are_listed_and_removed_with_their_containers(running, image):
     assert runtime.last_lines("etcd", count=1) == ["again"]
     assert runtime.last_lines("kube-apiserver", count=5) == []
     runtime.stop_sandbox(runtime.sandboxes()[0])
-    assert [one.ready for one in runtime.sandboxes()] == [False, True]
-    assert [one.state for one in runtime.containers(namespace="kube-system")] == [ContainerState.EXITED]
+    assert _soon(lambda: [one.ready for one in runtime.sandboxes()] == [False, True])
+    assert _soon(lambda: [one.state for one in runtime.containers(namespace="kube-system")] == [ContainerState.EXITED])
     removed = list(remove_sandboxes(runtime, clock=SystemClock()))
     assert [(one.change.target, one.change.action) for one in removed] == [
         ("pod kube-system/etcd-node1", Action.DELETE),
@@ -71,7 +74,7 @@ def test_pods_are_listed_and_removed_with_their_containers(running, image):
 
 
 def _soon(look):
-    """The log is written by another process."""
+    """Logs are written by another process, and containerd learns of an exit by an event, which may follow its answer."""
     for _ in range(6000):
         if found := look():
             return found
