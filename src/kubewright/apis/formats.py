@@ -6,6 +6,7 @@ Upstream: apimachinery `validation`, k8s.io/utils `net` (the "sloppy" parsers, w
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import re
 from typing import Final
@@ -57,6 +58,7 @@ def is_host_pattern(name: str) -> bool:
     return not subdomain_problems(name) or (name.startswith("*.") and not subdomain_problems(name[2:]) and len(name) <= 253)
 
 
+@functools.lru_cache(maxsize=256)  # each rule for names parses the same few again
 def address(text: str) -> IPAddress | None:
     """Parse an IP address, leading zeros allowed, no zone. An IPv4-mapped IPv6 address is returned as IPv4."""
     if ":" in text:

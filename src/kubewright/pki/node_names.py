@@ -126,18 +126,18 @@ def _fits(name: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
-RULES: Final[tuple[tuple[str, Rule], ...]] = (
-    ("SanForm", _has_form),
-    ("ReservedName", _is_reserved),
-    ("ForeignName", _is_foreign),
-    ("NotAllowed", _is_allowed),
-)
+RULES: Final[Mapping[str, Rule]] = {
+    "SanForm": _has_form,
+    "ReservedName": _is_reserved,
+    "ForeignName": _is_foreign,
+    "NotAllowed": _is_allowed,
+}
 """In the order of evaluation: the first problem is reported."""
 
 
 def broken(rule: str, name: str, node: str, policy: NamePolicy) -> str:
     """Say what is wrong with one name or address of a node by one rule of `RULES`; '' if nothing is."""
-    return dict(RULES)[rule](_Asked(text=name, node=node, address=formats.address(name)), policy)
+    return RULES[rule](_Asked(text=name, node=node, address=formats.address(name)), policy)
 
 
 def known_as(name: str) -> str:
@@ -176,7 +176,7 @@ def names_refused(names: Sequence[str], node: str, policy: NamePolicy, *, loopba
             continue
         address = formats.address(name)
         asked = _Asked(text=name, node=node, address=address)
-        found = next(((rule, problem) for rule, look in RULES if (problem := look(asked, policy))), None)
+        found = next(((rule, problem) for rule, look in RULES.items() if (problem := look(asked, policy))), None)
         if found is None and known_as(name) in seen:
             found = ("SanForm", "is listed twice")
         if found is not None:

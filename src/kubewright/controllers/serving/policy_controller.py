@@ -104,7 +104,7 @@ class PolicyController(RequestController):
         match decision:
             case Approve():
                 await self._api.update(requests.with_condition(found, decision.condition), subresource="approval")
-                _log.info("%s of %s is approved by policy version %s", shown, requester, policy.version)
+                verbose(_log, EACH, "%s of %s is approved by policy version %s", shown, requester, policy.version)
                 self._decided(csr, found, decision, now)
                 return "approved"
             case Deny(check=check, reason=reason, message=message):
