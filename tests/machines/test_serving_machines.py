@@ -1,8 +1,9 @@
-"""The approver in a cluster of kubeadm with stock controllers: kubelets with serverTLSBootstrap, whose addresses and names change."""
+"""The approver's Deployment in a cluster of kubeadm with stock controllers: kubelets with serverTLSBootstrap, whose addresses and names change."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,16 +11,19 @@ from typing import Any
 
 import pytest
 from agent_bed import ADMIN, Worker
+from archive_kit import image
 from cluster_kit import KUBEADM, at_once, run
-from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, administer, argv, eventually, join_command, kubectl, kubewright, write
+from machine_kit import CONFIG, INIT, SHARED, administer, eventually, join_command, kubectl, kubewright, ready, write
 from testbed.bed import Bed
 
+import kubewright as package
 from kubewright.base import yaml
 from kubewright.machines.machine import Machine
 from kubewright.machines.parts import Parts
 
 SIGNER = "kubernetes.io/kubelet-serving"
-APPROVER, POLICY = "kubewright-controllers", "/root/policy.yaml"
+APPROVER, POLICY = "kubewright-controllers", "kubewright-node-policy"
+REFERENCE = f"localhost/kubewright:{package.__version__}"
 AUTHORITY = "/etc/kubernetes/pki/ca.crt"
 CLUSTER = INIT.replace(
     "networking:", f"apiServer: {{{{extraArgs: [{{{{name: kubelet-certificate-authority, value: {AUTHORITY}}}}}]}}}}\nnetworking:"
@@ -39,24 +43,25 @@ class Cluster:
         return self.bed["one"]
 
     def allow(self, *, source: Any = None) -> None:
-        """Write the policy: the addresses of the nodes, or another source."""
+        """Store the policy: the addresses of the nodes, or another source."""
         rows = [{"node": node, "addresses": [address]} for node, address in self.owned.items()]
         sources = [source or {"file": {"nodes": rows}}]
         head = {"apiVersion": "controllers.kubewright/v1alpha1", "kind": "NodeApprovalPolicy"}
-        write(self.one, f"{POLICY}.new", yaml.dump({**head, "sources": sources, "renewal": "certificate"}))
-        self.one.run("mv", f"{POLICY}.new", POLICY)
+        policy = yaml.dump({**head, "sources": sources, "renewal": "certificate"})
+        stored = {"metadata": {"name": POLICY, "namespace": "kube-system"}, "data": {"policy.yaml": policy}}
+        self.apply(yaml.dump({"apiVersion": "v1", "kind": "ConfigMap", **stored}))
+
+    def apply(self, documents: str) -> None:
+        """Create or change objects."""
+        self.one.run("kubectl", "apply", "-f", "-", data=documents, env=ADMIN)
 
     def run_approver(self) -> None:
-        """Let systemd run the approver with the permissions of its manifest."""
-        rights = kubewright(self.one, "controllers", "manifest", "rbac", "--controllers", "servingapproving").out
-        self.one.run("kubectl", "apply", "-f", "-", data=rights, env=ADMIN)
-        kubeconfig = f"/etc/kubernetes/{APPROVER}.conf"
-        write(self.one, kubeconfig, kubewright(self.one, "kubeconfig", "user", "--client-name", APPROVER, "--config", CONFIG).out)
-        self.one.run("chmod", "600", kubeconfig)
-        given = [f"--setenv={name}={value}" for name, value in ENVIRONMENT.items()]
-        words = argv("controllers", "run", "--controllers=servingapproving", f"--kubeconfig={kubeconfig}", f"--node-policy={POLICY}")
-        started = (f"--unit={APPROVER}", "--property=Type=notify", "--property=NotifyAccess=all")
-        self.one.run("systemd-run", *started, *given, *words, "--secure-port=0")
+        """Run the approver as the guide does, from the image of this release."""
+        shutil.copyfile(image(), self.one.root / "opt" / "image.tar")
+        self.one.run("ctr", "-n", "k8s.io", "images", "import", "/opt/image.tar")
+        selected = ("--controllers", "servingapproving", "--image", REFERENCE)
+        self.apply(kubewright(self.one, "controllers", "manifest", "deployment", *selected).out)
+        eventually(lambda: ready(self.one, "deployment", APPROVER), "the approver")
 
     def pod_of(self, node: str) -> str:
         """The pod of kube-proxy on a node, '' if there is none."""
@@ -75,7 +80,9 @@ class Cluster:
 
     def reasons(self, node: str) -> set[str]:
         """What the open requests of a node wait for."""
-        rows = json.loads(kubewright(self.one, "csr", "list", "--pending", f"--node-policy={POLICY}", "-o", "json").out)
+        rows = json.loads(
+            kubewright(self.one, "csr", "list", "--pending", f"--node-policy=configmap:kube-system/{POLICY}", "-o", "json").out
+        )
         return {row["reason"].partition(":")[0] for row in rows if row["requester"] == f"system:node:{node}"}
 
     def approved(self, node: str) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kubewright.apis.machine import Layout
-from kubewright.base.records import dataclass, replace
+from kubewright.base.records import replace
 from kubewright.manifests import node_policy, pods
 from kubewright.manifests.pods import Flag, Inputs, Value, arguments, const
 from kubewright.manifests.rbac import Purpose, Subject, grants, service_account
@@ -27,9 +27,10 @@ PORT: Final = 10257
 STATIC_POD_PORT: Final = 10261
 """The port on a machine whose kube-controller-manager uses the other one."""
 API_SERVER_PORTS: Final = (443, 6443)
+_APPROVER_PORTS: Final = (("UDP", 53), ("TCP", 53), ("TCP", 10250))
+"""DNS servers, for policies with `dns` and for the hosts of webhooks, and kubelets, for `callBack`. Webhooks usually have port 443."""
 _SIGNING: Final = "cluster-signing-"
 _AUTHORITY_PATH: Final = "/etc/kubewright/authority"
-_POLICY_PATH: Final = "/etc/kubewright/policy"
 _LABELS: Final = {"app.kubernetes.io/name": NAME}
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 _NOBODY: Final = 65532
@@ -146,12 +147,12 @@ def deployment(
 ) -> list[dict[str, Any]]:
     """Return everything that runs the controllers in a cluster, in the order in which to create it.
 
-    `purposes` determines the rights, and which objects of kube-system the pods mount and wait for: for the stock
-    controllers `authority`, a Secret of type kubernetes.io/tls with the CA; for the approver of serving certificates
-    the ConfigMap `node_policy.NAME`.
+    `purposes` determines the rights, and which objects of kube-system the pods wait for: for the stock controllers
+    `authority`, a Secret of type kubernetes.io/tls with the CA; for the approver of serving certificates the ConfigMap
+    `node_policy.NAME`.
     """
     made = _deployment(image, replicas, controllers, authority, purposes)
-    return [service_account(NAME), *rights(_ACCOUNT, purposes), *stored(purposes), made, _budget(), _network_policy()]
+    return [service_account(NAME), *rights(_ACCOUNT, purposes), *stored(purposes), made, _budget(), _network_policy(purposes)]
 
 
 def stored(purposes: Sequence[Purpose]) -> list[dict[str, Any]]:
@@ -160,10 +161,15 @@ def stored(purposes: Sequence[Purpose]) -> list[dict[str, Any]]:
 
 
 def _deployment(image: str, replicas: int, controllers: str, authority: str, purposes: Sequence[Purpose]) -> dict[str, Any]:
-    mounted = [volume for purpose, volume in _volumes(authority).items() if purpose in purposes]
     flags = {"controllers": controllers, "leader-elect": "true", "secure-port": str(PORT)}
-    for volume in mounted:
-        flags |= volume.flags
+    mounts: list[dict[str, Any]] = []
+    volumes: list[dict[str, Any]] = []
+    if Purpose.CONTROLLERS in purposes:
+        flags |= {"cluster-signing-cert-file": f"{_AUTHORITY_PATH}/tls.crt", "cluster-signing-key-file": f"{_AUTHORITY_PATH}/tls.key"}
+        mounts.append({"name": "authority", "mountPath": _AUTHORITY_PATH, "readOnly": True})
+        volumes.append({"name": "authority", "secret": {"secretName": authority, "defaultMode": 0o440}})
+    if Purpose.SERVING_APPROVER in purposes:
+        flags["node-policy"] = node_policy.LOCATION  # not a volume, in which a change would take a minute to arrive
     container = {
         "name": "controllers",
         "image": image,
@@ -172,7 +178,7 @@ def _deployment(image: str, replicas: int, controllers: str, authority: str, pur
         **_probes(port="https"),
         "resources": {"requests": {"cpu": "50m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": _CONFINED,
-        "volumeMounts": [{"name": one.name, "mountPath": one.path, "readOnly": True} for one in mounted],
+        "volumeMounts": mounts,
     }
     spread = {
         "maxSkew": 1,
@@ -194,7 +200,7 @@ def _deployment(image: str, replicas: int, controllers: str, authority: str, pur
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [container],
-        "volumes": [{"name": one.name, **one.source} for one in mounted],
+        "volumes": volumes,
     }
     return {
         "apiVersion": "apps/v1",
@@ -209,43 +215,18 @@ def _deployment(image: str, replicas: int, controllers: str, authority: str, pur
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Volume:
-    """What the pods of the Deployment mount, and the flags that name it."""
-
-    name: str
-    path: str
-    source: Mapping[str, Any]
-    flags: Mapping[str, str]
-
-
-def _volumes(authority: str) -> dict[Purpose, _Volume]:
-    return {
-        Purpose.CONTROLLERS: _Volume(
-            name="authority",
-            path=_AUTHORITY_PATH,
-            source={"secret": {"secretName": authority, "defaultMode": 0o440}},
-            flags={"cluster-signing-cert-file": f"{_AUTHORITY_PATH}/tls.crt", "cluster-signing-key-file": f"{_AUTHORITY_PATH}/tls.key"},
-        ),
-        Purpose.SERVING_APPROVER: _Volume(
-            name="policy",
-            path=_POLICY_PATH,
-            source={"configMap": {"name": node_policy.NAME}},
-            flags={"node-policy": f"{_POLICY_PATH}/{node_policy.KEY}"},
-        ),
-    }
-
-
 def _budget() -> dict[str, Any]:
     spec = {"minAvailable": 1, "selector": {"matchLabels": _LABELS}}
     return {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _metadata(), "spec": spec}
 
 
-def _network_policy() -> dict[str, Any]:
+def _network_policy(purposes: Sequence[Purpose]) -> dict[str, Any]:
     """Ingress: to the served port.
 
-    Egress: only to API servers, at their own ports or behind the Service; addresses need no DNS.
+    Egress: to API servers, at their own ports or behind the Service, whose addresses need no DNS; for the approver of
+    serving certificates also to what a policy may ask.
     """
+    ports = [*(("TCP", port) for port in API_SERVER_PORTS), *(_APPROVER_PORTS if Purpose.SERVING_APPROVER in purposes else ())]
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
@@ -254,7 +235,7 @@ def _network_policy() -> dict[str, Any]:
             "podSelector": {"matchLabels": _LABELS},
             "policyTypes": ["Ingress", "Egress"],
             "ingress": [{"ports": [{"protocol": "TCP", "port": "https"}]}],
-            "egress": [{"ports": [{"protocol": "TCP", "port": port} for port in API_SERVER_PORTS]}],
+            "egress": [{"ports": [{"protocol": protocol, "port": port} for protocol, port in ports]}],
         },
     }
 
