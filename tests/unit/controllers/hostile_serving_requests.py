@@ -41,7 +41,7 @@ _NAMES: Final = (
 )
 _WIDE: Final = tuple(("ip", bytes((10, 1, 7, number))) for number in range(17))
 _SUBJECTS: Final = (
-    (("2.5.4.10", NODES), ("2.5.4.3", "system:node:b")),
+    (("2.5.4.10", NODES), ("2.5.4.3", "system:node:c")),  # no generated requester, because the evidence is that of `a`
     (("2.5.4.3", USER),),
     (("2.5.4.10", NODES), ("2.5.4.10", "system:masters"), ("2.5.4.3", USER)),
     (("2.5.4.10", NODES), ("2.5.4.3", USER), ("2.5.4.5", "1")),
