@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 from machine_kit import INIT, kubewright, write
 from state_kit import State, files, objects
@@ -67,10 +65,17 @@ def apply(machine: Machine, *more: str, check: bool = True) -> Ended:
 
 
 def state(machine: Machine) -> State:
-    """Return what both tools must have made alike."""
+    """Return what both tools must have made alike. The machine is a control plane."""
+    found = {name: one for name, one in objects(machine).items() if "health-check" not in name}
+    return {"files": files_made(machine), "objects": _without_address(found, machine)}
 
-    def plain(found: Mapping[str, Any]) -> Any:
-        return json.loads(json.dumps(found).replace(machine.address, "ADDRESS"))
 
+def files_made(machine: Machine) -> State:
+    """Return the files that both tools must have made alike."""
     kept = {name: one for name, one in files(machine).items() if not name.startswith(OWN) and name not in UNIT_DIRECTORIES}
-    return {"files": plain(kept), "objects": plain({name: one for name, one in objects(machine).items() if "health-check" not in name})}
+    return _without_address(kept, machine)
+
+
+def _without_address(found: State, machine: Machine) -> State:
+    told: State = json.loads(json.dumps(found).replace(machine.address, "ADDRESS"))
+    return told

@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster_kit import KUBEADM, run
 from interop_kit import left
-from level_kit import COMPONENTS, IGNORED, NEXT, apply, running, state
+from level_kit import COMPONENTS, IGNORED, NEXT, apply, files_made, running, state
 from machine_kit import administer, eventually, kubectl, kubewright
 from state_kit import State
 from testbed import patch_level
@@ -85,7 +85,7 @@ def alike(machine: Machine) -> State:
 
 def _files(machine: Machine) -> State:
     """Return the files that both tools write alike."""
-    return {name: one for name, one in state(machine)["files"].items() if name != ETCD and not name.startswith(LOCK)}
+    return {name: one for name, one in files_made(machine).items() if name != ETCD and not name.startswith(LOCK)}
 
 
 def states(machines: Iterable[Machine]) -> State:
