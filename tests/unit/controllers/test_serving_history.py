@@ -53,6 +53,16 @@ def test_a_newer_open_request_supersedes_and_one_that_is_decided_or_deleted_does
     assert history.recent(old, now=NOW) == 2
 
 
+def test_of_two_requests_of_one_second_the_one_that_was_created_later_supersedes_whatever_their_names():
+    history = RequestHistory()
+    told(history, sent("z"), sent("a"))
+    told(history, sent("z"), kind=EventType.MODIFIED)
+    assert [history.newer(requests.read(sent(name))) for name in ("z", "a")] == ["a", ""]
+    told(history, sent("b"), sent("a"))
+    assert [history.newer(requests.read(sent(name))) in {"a", "b"} for name in ("z", "a", "b")] == [True, True, False]
+    assert history.newer(requests.read(sent("not seen yet"))) == ""
+
+
 def test_requests_of_the_last_hour_count_whatever_became_of_them():
     history, asked = RequestHistory(), requests.read(sent("x"))
     told(history, *(sent(f"r-{number}", ago=number * 600.0, conditions=[condition("Denied")]) for number in range(12)))

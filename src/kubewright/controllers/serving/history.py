@@ -34,10 +34,16 @@ _Source = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class _Request:
-    """What counts of one request."""
+    """What counts of one request. `number` is the position in which it was first seen: times of the API are whole seconds."""
 
     name: str
     created: datetime
+    number: int
+
+    @property
+    def age(self) -> tuple[datetime, int]:
+        """The order of creation. After a start, requests of the same second are in the order of their names, as they are listed."""
+        return self.created, self.number
 
 
 class RequestHistory:
@@ -48,18 +54,14 @@ class RequestHistory:
         self._requests: dict[_Source, dict[str, _Request]] = {}
         self._open: dict[_Source, dict[str, _Request]] = {}
         self._sources: dict[str, _Source] = {}
+        self._numbers = itertools.count()
         self._certificates: dict[str, bytes] = {}
         self._credentials: dict[str, deque[str]] = {}
 
     def changed(self, event: WatchEvent) -> None:
         """Note the new state of a request."""
         name, _ = identity_of(event.object)
-        known = self._sources.pop(name, None)
-        if known is not None:
-            for rows in (self._requests, self._open):
-                rows.get(known, {}).pop(name, None)
-                if not rows.get(known):
-                    rows.pop(known, None)
+        before = self._forget(name)
         if event.type is EventType.DELETED:
             return
         csr = requests.read(event.object)
@@ -71,10 +73,22 @@ class RequestHistory:
             self._issued(csr)
         if csr.signer in _COUNTED and csr.created is not None and node_of(csr.username):
             is_open = not csr.decided and not csr.certificate
-            found, source = _Request(name=name, created=csr.created), _source(csr)
+            number = before.number if before is not None and before.created == csr.created else next(self._numbers)
+            found, source = _Request(name=name, created=csr.created, number=number), _source(csr)
             self._sources[name] = source
             for rows in (self._requests, self._open) if is_open else (self._requests,):
                 rows.setdefault(source, {})[name] = found
+
+    def _forget(self, name: str) -> _Request | None:
+        source = self._sources.pop(name, None)
+        if source is None:
+            return None
+        known = self._requests[source][name]
+        for rows in (self._requests, self._open):
+            rows.get(source, {}).pop(name, None)
+            if not rows.get(source):
+                rows.pop(source, None)
+        return known
 
     def open_requests(self, node: str) -> tuple[str, ...]:
         """Return the names of a node's open requests for serving certificates."""
@@ -84,8 +98,11 @@ class RequestHistory:
         """Return a newer open request of the same node for the same signer; '' if there is none."""
         if csr.created is None:
             return ""
-        rows = reversed(self._open.get(_source(csr), {}).values())  # the newest ones, so that a flood costs little
-        return next((one.name for one in rows if (one.created, one.name) > (csr.created, csr.name)), "")
+        source = _source(csr)
+        known = self._requests.get(source, {}).get(csr.name)
+        age = known.age if known is not None else (csr.created, next(self._numbers))
+        rows = reversed(self._open.get(source, {}).values())  # the newest ones, so that a flood costs little
+        return next((one.name for one in rows if one.age > age), "")
 
     def recent(self, csr: SigningRequest, *, now: datetime) -> int:
         """Return how many requests its node has sent to its signer within the last hour, at most `MOST_COUNTED`."""
