@@ -145,7 +145,7 @@ def real(program: str, argv: list[str], environment: dict[str, str], given: str)
         capture_output=True,
         input=given,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     return done.returncode, done.stdout, done.stderr

@@ -7,6 +7,7 @@ import io
 import os
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -78,7 +79,7 @@ class Pair:
         """Run kubeadm with its copy as root directory; ordinary users need a user namespace for that."""
         inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
         words = [*inside, self.program, f"--rootfs={self.theirs}", *argv]
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=600)
         return Run(done.returncode, done.stdout)
 
     def kubewright(self, *argv: str) -> Run:
@@ -102,6 +103,12 @@ class Pair:
     def both(self, *argv: str) -> tuple[Run, Run]:
         """Run the same command on both."""
         return self.kubewright(*argv), self.kubeadm(*argv)
+
+    def timed(self, *argv: str) -> tuple[Run, Run, float]:
+        """Run the same command on both; returns also the seconds that this took, by which times in their output may differ."""
+        began = time.monotonic()
+        ours, theirs = self.both(*argv)
+        return ours, theirs, time.monotonic() - began
 
     def remove(self, name: str) -> None:
         """Remove a file of /etc/kubernetes from both."""

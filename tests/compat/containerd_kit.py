@@ -100,6 +100,11 @@ class Containerd:
             time.sleep(0.05)
         pytest.fail("containerd did not come up:\n" + "\n".join((self.place / "log").read_text().splitlines()[-15:]))
 
+    @property
+    def serves(self) -> bool:
+        """Whether it was started, and not stopped."""
+        return self._process is not None
+
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         if self._process is not None:
             self._process.send_signal(number)
@@ -109,9 +114,13 @@ class Containerd:
     def close(self) -> None:
         """Stop it, its shims and its containers, and unmount their mounts."""
         self.stop(signal.SIGKILL)
-        known = RealProcesses()
-        for identity in known.marked({MARKER: str(self.place)}):
-            known.signal(identity, signal.SIGKILL)
+        known, end = RealProcesses(), time.monotonic() + 600
+        # a shim that is killed may have started another process, and may still write
+        while left := known.marked({MARKER: str(self.place)}):
+            assert time.monotonic() < end, left
+            for identity in left:
+                known.signal(identity, signal.SIGKILL)
+            time.sleep(0.05)
         for mount in reversed(mounts_below(self.place)):
             subprocess.run(["umount", "--lazy", mount], check=True)
 

@@ -68,7 +68,7 @@ def collect(program: str | Path, component: str) -> dict[str, Found]:
 
 
 def _run(program: str | Path, *argv: str) -> str:
-    done = subprocess.run([program, *argv], capture_output=True, text=True, timeout=300, check=False, cwd="/")
+    done = subprocess.run([program, *argv], capture_output=True, text=True, timeout=600, check=False, cwd="/")
     return f"{done.stdout}\n{done.stderr}"
 
 

@@ -55,7 +55,7 @@ class Machine:
         """Run real kubeadm; ordinary users need a user namespace to change the root."""
         inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
         words = [*inside, find_kubeadm(), *argv, f"--rootfs={self.root}"]
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300, env=self.environment)
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=600, env=self.environment)
         return Done(done.returncode, done.stdout, done.stderr)
 
     def kubewright(self, *argv: str) -> Done:

@@ -14,7 +14,7 @@ from kubewright.base import yaml
 from kubewright.pki import certificates, keys
 from kubewright.pki.encoding import pem
 
-NEAR = 60
+NEAR = 600
 """How many seconds of a certificate's lifetime may depend on the speed of a run: it starts with its CA and expires counted from its own signing."""
 
 

@@ -61,7 +61,7 @@ class Root:
         inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
         before = self.files()
         words = [*inside, find_kubeadm(version), *argv, f"--rootfs={self.path}"]
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=300, env={})
+        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=600, env={})
         after = {name: content for name, content in self.files().items() if before.get(name) != content}
         return Outcome(done.returncode != 0, after, done.stdout.splitlines(), done.stderr)
 

@@ -72,7 +72,7 @@ def run_container(endpoint: str, sandbox: str, config: bytes, *, name: str, imag
 def _call(endpoint: str, name: str, request: bytes) -> bytes:
     options = [("grpc.default_authority", "localhost")]
     with closing(grpc.insecure_channel(endpoint, options=options)) as channel:
-        return channel.unary_unary(f"{RUNTIME}{name}")(request, timeout=300)
+        return channel.unary_unary(f"{RUNTIME}{name}")(request, timeout=600)
 
 
 def _identifier(answer: bytes) -> str:

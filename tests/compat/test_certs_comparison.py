@@ -37,11 +37,11 @@ def machines(unchanged, tmp_path):
 SECONDS = re.compile(r"(?<=residualTime: )\d+|(?<=\"residualTime\": )\d+")
 
 
-def require_same(ours: str, theirs: str) -> None:
-    """Require equal text; residual times may differ by the seconds between the runs."""
+def require_same(ours: str, theirs: str, *, within: float) -> None:
+    """Require equal text; residual times may differ by the seconds in which both ran."""
     assert SECONDS.sub("0", ours) == SECONDS.sub("0", theirs)
     lengths = zip(SECONDS.findall(ours), SECONDS.findall(theirs), strict=True)
-    assert all(abs(int(one) - int(other)) < 60 for one, other in lengths)
+    assert all(abs(int(one) - int(other)) <= within + 1 for one, other in lengths)
 
 
 # What is removed from the machine before both inspect it.
@@ -61,19 +61,27 @@ LOSSES = {
 def test_expiry_is_shown_as_by_kubeadm(machines, loss, form):
     for name in LOSSES[loss]:
         machines.remove(name)
-    ours, theirs = machines.both("certs", "check-expiration", *CONFIG, "-o", form)
+    ours, theirs, took = machines.timed("certs", "check-expiration", *CONFIG, "-o", form)
     assert theirs.code == 0
     assert ours.code == 0
-    require_same(ours.out, theirs.out)
+    require_same(ours.out, theirs.out, within=took)
     assert len(SECONDS.findall(ours.out)) == (0 if form == "text" else 14)
 
 
 @pytest.mark.parametrize("period", ["45s", "3m30s", "59m30s", "5h3m30s", "24h1m", "49h1m", "150h1m", "200h", "9000h", "19000h", "80000h"])
 def test_residual_times_are_shown_as_by_kubeadm(program, tmp_path, period):
-    machines = Pair.make(program, tmp_path, DEFAULT + f"certificateValidityPeriod: {period}\ncaCertificateValidityPeriod: 90000h\n")
-    ours, theirs = machines.both("certs", "check-expiration", *CONFIG)
+    """On new machines until the largest unit is the same before and after kubeadm's run: a busy machine may let a minute pass."""
     seconds = re.compile(r"\d+s\b")
-    assert seconds.sub("0s", ours.out) == seconds.sub("0s", theirs.out)
+    config = DEFAULT + f"certificateValidityPeriod: {period}\ncaCertificateValidityPeriod: 90000h\n"
+    for number in range(60):
+        machines = Pair.make(program, tmp_path / str(number), config)
+        before, theirs = machines.both("certs", "check-expiration", *CONFIG)
+        after = machines.kubewright("certs", "check-expiration", *CONFIG)
+        ours = {seconds.sub("0s", run.out) for run in (before, after)}
+        if len(ours) == 1 and "<invalid>" not in after.out:
+            break
+    assert ours == {seconds.sub("0s", theirs.out)}
+    assert "<invalid>" not in theirs.out
 
 
 def test_an_external_etcd_gives_the_same_rows_as_with_kubeadm(machines):
@@ -204,7 +212,7 @@ def signature_algorithm(text):
 @pytest.mark.parametrize("endpoint", ["", "controlPlaneEndpoint: cluster.example\nclusterName: other\n"])
 def test_a_kubeconfig_of_a_user_equals_that_of_kubeadm(machines, argv, endpoint):
     machines.write("kubeadm.yaml", INIT + DEFAULT + endpoint)
-    ours, theirs = machines.both("kubeconfig", "user", "--client-name", "ada", *CONFIG, *argv)
+    ours, theirs, took = machines.timed("kubeconfig", "user", "--client-name", "ada", *CONFIG, *argv)
     assert (ours.code, theirs.code) == (0, 0)
     assert ours.out.endswith("\n\n") == theirs.out.endswith("\n\n")
     documents, lives = [yaml.load(run.out) for run in (ours, theirs)], []
@@ -218,7 +226,7 @@ def test_a_kubeconfig_of_a_user_equals_that_of_kubeadm(machines, argv, endpoint)
             lives.append(shown.pop("validity_seconds"))  # it starts with the CA and expires counted from the run
             document["users"][0]["user"] = {**shown, "kind": pair.key.kind}
     assert documents[0] == documents[1]
-    assert not lives or abs(lives[0] - lives[1]) < 60
+    assert not lives or abs(lives[0] - lives[1]) <= took + 1
     assert json.dumps(documents[0]) == json.dumps(documents[1])
 
 

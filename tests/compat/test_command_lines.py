@@ -275,7 +275,7 @@ def test_output_of_a_link_named_kubeadm_mentions_only_kubeadm(tmp_path):
         ["certs", "nonsense"],
         ["completion", "bash"],
     ):
-        done = subprocess.run([program, *words], capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run([program, *words], capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode in {0, 1}
         assert "kubeadm" in done.stdout + done.stderr
         assert naming_us(done.stdout + done.stderr) == []

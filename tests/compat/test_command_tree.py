@@ -141,7 +141,7 @@ _FLAG = re.compile(r"^ +(?:-(?P<short>\w), )?--(?P<name>[\w-]+)(?: (?P<type>\w+)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["command"].replace(" ", "-"))
 def test_the_data_equals_the_commands_of_real_kubeadm(row):
     words = row["command"].split()[1:]
-    done = subprocess.run([find_kubeadm(), *words, "--help"], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run([find_kubeadm(), *words, "--help"], capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == row["help_exit_code"]
     usage = done.stdout.partition("\nUsage:\n")[2].partition("\n\n")[0].splitlines()
     assert [line.strip() for line in usage] == row["usage"]

@@ -53,7 +53,7 @@ def test_the_flags_of_other_releases_are_distinguished(pair):
 
 
 def test_modes_and_plugins_equal_those_of_the_api_server():
-    text = subprocess.run([program("kube-apiserver"), "--help"], capture_output=True, text=True, timeout=300, check=True).stdout
+    text = subprocess.run([program("kube-apiserver"), "--help"], capture_output=True, text=True, timeout=600, check=True).stdout
     plugins = re.findall(r"Comma-delimited list of admission plugins: ([\w, ]+)\.", text)
     assert len(plugins) == 2
     assert {frozenset(found.split(", ")) for found in plugins} == {argument_values.PLUGINS | argument_values.NEWER_PLUGINS[OWN.line]}
@@ -83,7 +83,7 @@ COMPLAINTS = (
 def test_the_api_server_refuses_values_that_we_warn_about(tmp_path):
     flags = [f"--{name}={value}" for name, value in REFUSED.items()]
     argv = [program("kube-apiserver"), "--etcd-servers=http://127.0.0.1:1", f"--cert-dir={tmp_path}", *flags]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=600, check=False)
     complaints = done.stderr.replace("\\", "")
     assert [text for text in COMPLAINTS if text not in complaints] == []
     given = [Arg(name=name, value=value) for name, value in REFUSED.items()]

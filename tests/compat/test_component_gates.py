@@ -21,7 +21,7 @@ def test_every_gate_that_a_component_shows_is_known_and_not_locked(name):
     found = binaries.locate((name,), version=KUBERNETES, sources=binaries.sources_from(os.environ)).found
     if name not in found:
         pytest.skip(f"no {name}: run `kubewright binaries fetch {name}`, or set KUBEWRIGHT_BINARIES_DIR")
-    done = subprocess.run([str(found[name].path), "--help"], capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run([str(found[name].path), "--help"], capture_output=True, text=True, check=False, timeout=600)
     shown = set(SHOWN.findall(done.stdout + done.stderr))
     assert len(shown) > 40
     assert sorted(shown - KNOWN) == []

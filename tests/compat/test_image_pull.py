@@ -25,6 +25,8 @@ VERSION = "v1.36.3"
 NAMES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 OTHERS = {"coredns": "v1.14.2", "pause": "3.10.2", "etcd": "3.6.8-0"}
 NOBODY = 65534
+HANG = 600.0
+"""Seconds after which a call counts as hanging."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,13 @@ class Tools:
     registry: Registry
 
     def theirs(self, *flags: str, **more: object) -> Ran:
-        return _run([str(self.kubeadm), *self.words(*flags)], **more)
+        """Run kubeadm, again if the runtime serves and took longer than the two seconds that it is given, as on a busy machine."""
+        words = [str(self.kubeadm), *self.words(*flags)]
+        for _ in range(60):
+            ran = _run(words, **more)
+            if "DeadlineExceeded" not in ran.err or not self.runtime.serves or any(flag.startswith("--cri-socket") for flag in flags):
+                break
+        return ran
 
     def ours(self, *flags: str, **more: object) -> Ran:
         return _run([sys.executable, "-m", "kubewright", *self.words(*flags)], **more)
@@ -67,7 +75,7 @@ class Tools:
 
 def _run(argv: list[str], **more: object) -> Ran:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=300, check=False, env=environment, **more)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=HANG, check=False, env=environment, **more)
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
@@ -96,7 +104,7 @@ def tools(running, registry) -> Iterator[Tools]:
     """Afterwards the runtime has no images, and the registry is as it was."""
     yield Tools(programs("kubeadm")["kubeadm"], running, registry)
     registry.refusal = None
-    with_runtime = CRIRuntime(running.endpoint)
+    with_runtime = CRIRuntime(running.endpoint, timeout=HANG)
     for image in with_runtime.images():
         with_runtime.client.remove_image(image.id)
     with_runtime.close()
@@ -109,10 +117,10 @@ def lines(registry: Registry) -> str:
 
 def test_both_tools_print_the_same_lines_and_leave_the_same_images(tools):
     first = tools.theirs()
-    images = CRIRuntime(tools.runtime.endpoint).images()
+    images = CRIRuntime(tools.runtime.endpoint, timeout=HANG).images()
     second = tools.ours()
     assert second == first == Ran(0, lines(tools.registry), "")
-    assert CRIRuntime(tools.runtime.endpoint).images() == images
+    assert CRIRuntime(tools.runtime.endpoint, timeout=HANG).images() == images
     assert len(images) == 7
 
 
@@ -198,10 +206,10 @@ def test_both_tools_try_a_failing_image_five_times(tools):
 
 
 def test_both_tools_fail_if_the_registry_is_down_or_requires_credentials(tools):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        closed = taken.getsockname()[1]
-    flag = f"--image-repository=127.0.0.1:{closed}/x"
-    first, second = tools.theirs(flag), tools.ours(flag)
+    with socket.socket() as taken:  # nothing listens on a port that is only taken, and nobody else can
+        taken.bind(("127.0.0.1", 0))
+        flag = f"--image-repository=127.0.0.1:{taken.getsockname()[1]}/x"
+        first, second = tools.theirs(flag), tools.ours(flag)
     assert (second.code, second.out) == (first.code, first.out) == (1, "")
     assert "let the runtime reach the registry" in second.err
     tools.registry.refusal = 403
@@ -271,7 +279,7 @@ def test_both_tools_fail_while_the_runtime_is_down_and_work_afterwards(tools):
 
 
 def test_runtime_information_is_read_and_a_changed_image_is_noticed(tools):
-    runtime = CRIRuntime(tools.runtime.endpoint)
+    runtime = CRIRuntime(tools.runtime.endpoint, timeout=HANG)
     assert runtime.version().name == "containerd"
     assert runtime.status().unready is None
     assert runtime.cgroup_driver() in {"cgroupfs", "systemd"}

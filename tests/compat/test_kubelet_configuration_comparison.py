@@ -147,7 +147,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, An
     def read(*flags: str) -> dict[str, Any] | None:
         """Return its configuration, None if it accepts none."""
         argv = [str(program), "--v=5", f"--cert-dir={place}", f"--root-dir={place}", NO_CLUSTER, *flags]
-        said = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=120).stderr
+        said = subprocess.run(argv, check=False, capture_output=True, text=True, timeout=600).stderr
         shown = SHOWN.search(said)
         assert shown is None or "kubeconfig: stat /nonexistent/" in said, said[-500:]
         return dict(json.loads(shown[1])) if shown else None

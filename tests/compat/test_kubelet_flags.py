@@ -36,7 +36,7 @@ def real() -> dict[str, str]:
     found = binaries.locate(("kubelet",), version=KUBERNETES, sources=binaries.sources_from(os.environ)).found
     if "kubelet" not in found:
         pytest.skip("no kubelet: run `kubewright binaries fetch kubelet`, or set KUBEWRIGHT_BINARIES_DIR")
-    text = subprocess.run([found["kubelet"].path, "--help"], check=True, capture_output=True, text=True, timeout=300).stdout
+    text = subprocess.run([found["kubelet"].path, "--help"], check=True, capture_output=True, text=True, timeout=600).stdout
     return {name: kind for name, kind in ROW.findall(text) if name not in OF_ALL}
 
 

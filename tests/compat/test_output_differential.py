@@ -27,7 +27,7 @@ PANIC = 2
 
 def kubeadm(form: str) -> tuple[int, str]:
     inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
-    done = subprocess.run([*inside, find_kubeadm(), *LIST, form], check=False, capture_output=True, timeout=300)
+    done = subprocess.run([*inside, find_kubeadm(), *LIST, form], check=False, capture_output=True, timeout=600)
     return done.returncode, done.stdout.decode(errors="replace")
 
 

@@ -41,7 +41,7 @@ def ours(capsys):
 def theirs(program):
     def call(*words: str) -> tuple[int, str, str]:
         inside = [] if os.geteuid() == 0 else ["unshare", "-r"]
-        done = subprocess.run([*inside, program, *LIST, *words], check=False, capture_output=True, text=True, timeout=300)
+        done = subprocess.run([*inside, program, *LIST, *words], check=False, capture_output=True, text=True, timeout=600)
         return done.returncode, done.stdout, done.stderr
 
     return call
