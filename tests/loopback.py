@@ -8,6 +8,7 @@ process, because a test may stop a server and start it again.
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 from collections.abc import Collection, Iterator
 from typing import Final
@@ -35,6 +36,18 @@ def is_free(address: str, ports: Collection[int]) -> bool:
             stack.enter_context(socket.create_server((address, port)))
         return True
     return False
+
+
+def free_port(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
+    """Return a port of 127.0.0.1 that nothing uses, and which the kernel gives to no connection (ip_local_port_range)."""
+    for port in random.sample(range(20_000, 30_000), 100):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_INET, kind) as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, kind is socket.SOCK_STREAM)
+            sock.bind(("127.0.0.1", port))
+            if kind is socket.SOCK_STREAM:
+                sock.listen()
+            return port
+    raise KubewrightError("a hundred ports between 20000 and 30000 are in use", remedy="`ss -ltnup` shows by which processes")
 
 
 def _addresses() -> Iterator[str]:

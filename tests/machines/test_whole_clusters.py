@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from machine_kit import eventually
-from whole_kit import Cluster, clusters, fetched, free_port, web
+from whole_kit import Cluster, clusters, fetched, web
 
 from kubewright.local.whole.members import HOST_NAME
 from kubewright.local.whole.services import volumes
@@ -22,6 +22,7 @@ from kubewright.machines.firewall import Command
 from kubewright.machines.network import Network, range_of
 from kubewright.machines.parts import Parts
 from kubewright.machines.running import run
+from loopback import free_port
 
 WORKLOAD = """\
 apiVersion: apps/v1

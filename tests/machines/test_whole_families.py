@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from machine_kit import eventually
-from whole_kit import Cluster, clusters, fetched, free_port
+from whole_kit import Cluster, clusters, fetched
 
 from kubewright.local.whole.members import HOST_NAME
 from kubewright.machines.group import bridge_of
 from kubewright.machines.parts import Parts
 from kubewright.machines.running import run
+from loopback import free_port
 
 DUAL = """\
 apiVersion: kubeadm.k8s.io/v1beta4

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 from machine_kit import eventually
 from scripts import machine_tree
-from whole_kit import Cluster, clusters, fetched, free_port, web
+from whole_kit import Cluster, clusters, fetched, web
 
 from kubewright.base.level import KUBERNETES
 from kubewright.binaries.table import native_architecture
 from kubewright.machines import images, kit
 from kubewright.machines.parts import Parts
 from kubewright.machines.tree import contents
+from loopback import free_port
 
 WORKLOAD = """\
 apiVersion: apps/v1

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -130,14 +128,6 @@ def fetched(url: str) -> str:
             return str(answer.read().decode())
     except (urllib.error.URLError, OSError):
         return ""
-
-
-def free_port() -> int:
-    """Return a port of 127.0.0.1 on which nothing listens, and which the kernel gives to no connection (ip_local_port_range)."""
-    for port in random.sample(range(20_000, 30_000), 100):
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
-    raise AssertionError("a hundred ports between 20000 and 30000 are in use")
 
 
 def web(parts: Parts, target: Path, *, reference: str = "docker.io/library/web:dev") -> Path:

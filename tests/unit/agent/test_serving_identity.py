@@ -15,6 +15,7 @@ import pytest
 import trustme
 from fake_controllers import START
 
+from busy import HANGS
 from kubewright.agent.access import AccessRules
 from kubewright.agent.configuration.kubelet_api import KubeletAPIOptions
 from kubewright.agent.dependencies import Seams
@@ -29,6 +30,7 @@ from kubewright.http.metrics import Registry
 from kubewright.http.tls import Limits
 from kubewright.kube.daemons.serving_identity import CertificateFiles, ClientAuthorities, ServingIdentity, SignedCertificate
 from kubewright.pki import certificates
+from loopback import free_port
 
 
 class Host:
@@ -216,14 +218,14 @@ async def test_a_half_pair_is_not_replaced(tmp_path: Path):
 
 
 def test_a_port_in_use_is_reported_and_used_when_it_is_free(tmp_path: Path):
-    holder = socket.create_server(("127.0.0.1", 0))
-    port = holder.getsockname()[1]
+    port = free_port()
+    holder = socket.create_server(("127.0.0.1", port))
     api = api_of(tmp_path, port=port, files=written(tmp_path, trustme.CA(), "a"), again=0.02)
 
     async def main() -> None:
         await api.prepare()
         running = asyncio.create_task(api.run())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANGS):
             while "is taken" not in api.trouble:
                 await asyncio.sleep(0.01)
             holder.close()

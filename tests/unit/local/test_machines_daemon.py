@@ -27,6 +27,7 @@ from kubewright.local.whole.services import client, control_server
 from kubewright.local.whole.services.forwarding import Forwarder
 from kubewright.local.whole.services.places import runtime
 from kubewright.local.whole.services.states import MachineStates
+from loopback import free_port
 from other_user import readable
 
 __all__ = ["readable"]
@@ -69,9 +70,7 @@ def serving(directory: Path, test: Callable[[Path], Awaitable[None]], *, owner: 
 
 
 def test_the_owner_may_publish_ports_and_nobody_else_may_call(readable: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port = sock.getsockname()[1]
-    ports = json.dumps({"ports": [f"127.0.0.1:{port}:30080/tcp"]})
+    ports = json.dumps({"ports": [f"127.0.0.1:{free_port()}:30080/tcp"]})
 
     async def test(path: Path) -> None:
         assert await asyncio.to_thread(called, path, OWNER, "PUT", "/ports", ports) == "200"
@@ -103,7 +102,7 @@ def test_the_client_reports_a_port_that_is_taken_and_removes_what_it_made(tmp_pa
     assert client.status(paths) == {}
 
     async def test(_: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
+        with socket.create_server(("127.0.0.1", free_port())) as taken:
             port = published.parse(f"{taken.getsockname()[1]}:1")
             with pytest.raises(PortInUse) as caught:
                 await asyncio.to_thread(client.publish, paths, [port])
@@ -148,8 +147,8 @@ def test_a_cluster_does_not_outlive_the_process_that_it_belongs_to(tmp_path: Pat
             client.ready(paths, client.start(paths, owner=0, outlived=str(identity)), waiter=waiter)
             assert paths.record.exists()
             owner.kill()
-            waiter.until(lambda: "it is there" if paths.root.exists() else None, within=120, saying="the cluster to be removed")
-            waiter.until(lambda: "it is there" if runtime(paths).root.exists() else None, within=120, saying="the daemon to be gone")
+            waiter.until(lambda: "it is there" if paths.root.exists() else None, within=600, saying="the cluster to be removed")
+            waiter.until(lambda: "it is there" if runtime(paths).root.exists() else None, within=600, saying="the daemon to be gone")
         finally:
             owner.kill()
             client.stop(paths)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from busy import HANGS
 from kubewright.base.errors import HostError, PortInUse, UsageError
 from kubewright.base.records import replace
 from kubewright.http import loop
@@ -24,11 +25,10 @@ from kubewright.local.published import PublishedPort
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.whole.services.forwarding import Forwarder, taken
 from kubewright.local.whole.services.places import MODULE
+from loopback import free_port
 
 CLUSTER = ClusterRecord(name="dev", id="0" * 32, machines=(LocalMachineRecord(name="dev-control-plane", address="172.30.4.11"),))
 LISTENER = "import socket, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); time.sleep(1000)"
-HANGS = 60.0
-"""Seconds after which a test counts as hanging."""
 
 
 @pytest.mark.parametrize(
@@ -111,12 +111,6 @@ def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
     loop.run(within)  # the daemon's loop
 
 
-def free(kind: socket.SocketKind = socket.SOCK_STREAM) -> int:
-    with socket.socket(socket.AF_INET, kind) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
 async def upper(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer with what came in upper case, when the client has said everything."""
     writer.write((await reader.read()).upper())
@@ -127,7 +121,7 @@ def test_a_connection_reaches_the_machine_that_accepts_it() -> None:
     async def test() -> None:
         server = await asyncio.start_server(upper, "127.0.0.2", 0)  # 127.0.0.3 refuses
         target = server.sockets[0].getsockname()[1]
-        port = PublishedPort(address="127.0.0.1", port=free(), target=target)
+        port = PublishedPort(address="127.0.0.1", port=free_port(), target=target)
         forwarder = Forwarder(lambda: ["127.0.0.3", "127.0.0.2"])
         await forwarder.publish([port])
         for _ in range(2):
@@ -148,7 +142,7 @@ def test_connections_to_a_machine_that_has_stopped_are_ended() -> None:
     async def test() -> None:
         server = await asyncio.start_server(upper, "127.0.0.2", 0)
         machines = ["127.0.0.2"]
-        port = PublishedPort(address="127.0.0.1", port=free(), target=server.sockets[0].getsockname()[1])
+        port = PublishedPort(address="127.0.0.1", port=free_port(), target=server.sockets[0].getsockname()[1])
         forwarder = Forwarder(lambda: machines)
         await forwarder.publish([port])
         reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
@@ -169,7 +163,7 @@ def test_connections_to_a_machine_that_has_stopped_are_ended() -> None:
 
 def test_a_connection_ends_if_no_machine_accepts_it() -> None:
     async def test() -> None:
-        port = PublishedPort(address="127.0.0.1", port=free(), target=free())
+        port = PublishedPort(address="127.0.0.1", port=free_port(), target=free_port())
         forwarder = Forwarder(lambda: ["127.0.0.2"])
         await forwarder.publish([port])
         reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
@@ -193,7 +187,9 @@ def test_packets_of_each_client_are_answered_and_machines_that_refuse_are_left()
     async def test() -> None:
         running = asyncio.get_running_loop()
         echo, _ = await running.create_datagram_endpoint(Echo, local_addr=("127.0.0.2", 0))
-        port = PublishedPort(address="127.0.0.1", port=free(socket.SOCK_DGRAM), target=echo.get_extra_info("sockname")[1], protocol="udp")
+        port = PublishedPort(
+            address="127.0.0.1", port=free_port(socket.SOCK_DGRAM), target=echo.get_extra_info("sockname")[1], protocol="udp"
+        )
         forwarder = Forwarder(lambda: ["127.0.0.3", "127.0.0.2"])
         await forwarder.publish([port])
         clients = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(2)]
@@ -220,7 +216,7 @@ def test_a_port_that_is_taken_is_refused_with_its_owner_and_nothing_changes() ->
     async def test() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as packets:
             packets.bind(("127.0.0.1", 0))
-            one, two = (PublishedPort(address="127.0.0.1", port=free(), target=target) for target in (1, 2))
+            one, two = (PublishedPort(address="127.0.0.1", port=free_port(), target=target) for target in (1, 2))
             forwarder = Forwarder(list)
             await forwarder.publish([one])
             for refused, said in (

@@ -30,6 +30,7 @@ from kubewright.local.supervisor.probes import (
     ProbeWorker,
 )
 from kubewright.local.supervisor.state import ComponentPhase, ProbeIdentity
+from loopback import free_port
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -60,7 +61,7 @@ async def answering(answer: bytes | None, context: ssl.SSLContext | None = None)
         await asyncio.sleep(0)  # transports close one turn later
 
 
-async def attempt(port: int, prober: NetworkProber | None = None, *, timeout: float = 2, **parts: object) -> ProbeResult:
+async def attempt(port: int, prober: NetworkProber | None = None, *, timeout: float = HANGS, **parts: object) -> ProbeResult:
     prober = prober or NetworkProber(default_host="127.0.0.1")
     return await prober.attempt(HttpTarget(port=port, **parts), timeout=timeout)  # type: ignore[arg-type]
 
@@ -270,8 +271,8 @@ async def test_a_component_that_stops_answering_is_restarted(tmp_path: Path) -> 
         "    def log_message(self, *a): pass\n"
         "s = http.server.HTTPServer(('127.0.0.1', int(sys.argv[2])), H); s.serve_forever()\n"
     )
-    port = await free_port()
-    target = {"httpGet": {"port": port, "path": "/"}, "periodSeconds": 1, "failureThreshold": 1}
+    port = free_port()
+    target = {"httpGet": {"port": port, "path": "/"}, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 60}
     rows = {"livenessProbe": target, "readinessProbe": target, "startupProbe": target | {"failureThreshold": 60}}
     async with Machine(tmp_path).supervised(pod("etcd", "python", "-c", code, str(flag), str(port), container=rows)) as supervisor:
         await ready(supervisor)
@@ -283,14 +284,6 @@ async def test_a_component_that_stops_answering_is_restarted(tmp_path: Path) -> 
         flag.unlink()
         state = await until(supervisor, lambda state: is_ready(state) and state.pid != first)
         assert (state.restarts, state.phase) == (1, ComponentPhase.READY)
-
-
-async def free_port() -> int:
-    server = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    server.close()
-    await server.wait_closed()
-    return port
 
 
 @pytest.mark.parametrize(("failures", "seconds"), [(0, 0.1), (1, 0.1), (2, 1), (3, 2), (4, 4), (7, 32), (8, 60), (9, 60), (10_000, 60)])
