@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-HANGS: Final = 120.0
+HANGS: Final = 600.0
 """Seconds after which a test gives up: only something that hangs takes that long."""
 LONGER: Final = (0.15, 1.0, 5.0)
 """Seconds. A timeout may expire before the stage that a test is about; then the test tries a longer one."""

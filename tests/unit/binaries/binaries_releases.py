@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import binaries_programs as programs
 import trustme
 
+from busy import HANGS
 from kubewright.http.sync import Downloads as Web
 from kubewright.http.sync import Streamed
 from kubewright.http.tls import client_context
@@ -92,11 +93,11 @@ class Releases:
     def ca_pem(self) -> bytes:
         return self.authority.cert_pem.bytes()
 
-    def web(self, *, stall: float = 0.15) -> Web:
-        return Web(client_context(self.ca_pem), connect=2.0, stall=stall)
-
-    def fetcher(self, *, stall: float = 0.15) -> Rerouted:
-        return Rerouted(self.web(stall=stall), self.port)
+    def fetcher(self) -> Rerouted:
+        """Return a client. It is impatient only if the host is going to be silent, and waits longer for what it sends before that."""
+        silent = {behaviour.stall for behaviour in self.files.values() if behaviour.stall >= 0}
+        stall = HANGS if not silent else 0.15 if silent == {0} else 2.0
+        return Rerouted(Web(client_context(self.ca_pem), connect=HANGS, stall=stall), self.port)
 
     def at(self, path: str) -> str:
         return f"https://localhost:{self.port}{path}"
@@ -181,7 +182,7 @@ def _answer(handler: http.server.BaseHTTPRequestHandler, behaviour: Behaviour, l
     elif broken and behaviour.stall >= 0:
         handler.wfile.write(rest[: behaviour.stall])
         handler.wfile.flush()
-        leaving.wait(10)
+        leaving.wait(HANGS)
     else:
         handler.wfile.write(rest)
 

@@ -56,7 +56,7 @@ def test_the_script_has_every_visible_command_and_flag(shell, scripts):
 
 @pytest.mark.parametrize("path", completion.SHELLS, indirect=True)
 def test_the_shell_accepts_the_script(path):
-    done = subprocess.run([*CHECK[path.suffix[1:]], path], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run([*CHECK[path.suffix[1:]], path], capture_output=True, text=True, check=False, timeout=600)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -77,7 +77,7 @@ def test_bash_offers_sub_commands_and_flags(path, words, offered, kept):
         f'source "{path}"; COMP_WORDS=({line}); COMP_CWORD={len(words)}; _shtab_kubeadm kubeadm "{words[-1]}" "{words[-2]}";'
         ' printf "%s\\n" "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True, timeout=600)
     found = set(done.stdout.split())
     assert (offered - found, kept & found) == (set(), set())
 
@@ -93,7 +93,7 @@ def test_fish_offers_sub_commands_and_flags(path, words, offered, kept):
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=600,
         env={**os.environ, "HOME": str(path.parent)},
     )
     found = {text.split("\t")[0] for text in done.stdout.splitlines()}

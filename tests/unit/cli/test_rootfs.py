@@ -36,7 +36,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may change 
 def run(*argv: str, **more: object):
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(kubewright.__file__).parents[1])}
     words = [sys.executable, "-m", "kubewright", *argv]
-    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=120, env=environment, **more)
+    return subprocess.run(words, check=False, capture_output=True, text=True, timeout=600, env=environment, **more)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def in_a_namespace(script: str, root: Path, *argv: str):
     words = ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f'{script}\nexec "$@"', str(root)]
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(kubewright.__file__).parents[1])}
     words += [sys.executable, "-m", "kubewright", *argv, f"--rootfs={root}"]
-    return subprocess.run(words, check=False, capture_output=True, timeout=120, env=environment)
+    return subprocess.run(words, check=False, capture_output=True, timeout=600, env=environment)
 
 
 PROC = 'mount -t proc proc "$0/proc"'
@@ -207,7 +207,7 @@ def test_an_ordinary_user_gets_a_hint_to_be_root(readable):
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         cwd="/",
         env={"PATH": os.environ["PATH"], "PYTHONPATH": other_user.library(user, readable / "library")},
         **other_user.becoming(user),
@@ -223,7 +223,7 @@ def test_modules_imported_by_functions_are_loaded_before():
         "print([name for name in wanted if name not in sys.modules], 'aiohttp' in sys.modules, 'kubewright.local' in sys.modules)"
     )
     environment = {"PYTHONPATH": str(Path(kubewright.__file__).parents[1])}
-    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True, timeout=600, env=environment)
     assert done.stdout == "[] False False\n"
 
 

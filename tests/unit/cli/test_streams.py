@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -45,7 +46,7 @@ class Terminal(io.StringIO):
 
 def kubewright(*words: str, **more: object) -> subprocess.CompletedProcess[bytes]:
     program = [sys.executable, "-m", "kubewright", *words]
-    return subprocess.run(program, check=False, timeout=60, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more})
+    return subprocess.run(program, check=False, timeout=600, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more})
 
 
 FORGED = "a\nforged   row\n---\nb\r\x1b[2J\x9b2J\u2028\x85"
@@ -141,10 +142,14 @@ def test_a_result_is_printable_on_a_terminal_and_unchanged_in_a_pipe(tmp_path):
     reader, writer = pty.openpty()
     try:
         assert kubewright(*words, stdout=writer).returncode == 0
-        told = os.read(reader, 65536).decode()
+        os.close(writer)
+        raw = b""
+        with suppress(OSError):  # its end, once nobody has the other side open
+            while piece := os.read(reader, 65536):
+                raw += piece
     finally:
         os.close(reader)
-        os.close(writer)
+    told = raw.decode()
     assert EVIL not in told
     assert told.replace("\r\n", "\n") == piped.replace(EVIL, SHOWN)
 

@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))
 
 from fake_api import FakeAPI, FakeClient
 
+from busy import HANGS
 from kubewright.apis import node_join_requests
 from kubewright.apis.kubeconfig import parse, require_usable
 from kubewright.apis.node_join_requests import LEAVE_PROOF, LEAVING_LABEL
@@ -180,7 +181,7 @@ class Bench:
         """The hub's end of the VPN, created again for each tenant."""
         return None
 
-    async def serve(self, until: Callable[[], bool], *, killer: Killer | None = None, within: float = 120.0, crowd: int = CROWD) -> bool:
+    async def serve(self, until: Callable[[], bool], *, killer: Killer | None = None, within: float = HANGS, crowd: int = CROWD) -> bool:
         """Serve until a condition holds, or until the process is killed; returns whether it was."""
         chosen = killer or Killer()
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # of several workers that are killed only one is asked

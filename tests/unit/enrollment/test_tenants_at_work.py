@@ -179,7 +179,7 @@ async def test_hundreds_of_malformed_requests_are_refused_once_and_good_ones_ans
         done = sum(bench.status(f"bad-{number}") == "False Malformed" for number in range(300))
         return bench.status("good") == "True Issued" and done == 300
 
-    assert not await bench.serve(all_answered, within=30)
+    assert not await bench.serve(all_answered)
     assert (done, len(bench.api.made("update", "nodejoinrequests"))) == (300, 301)
 
 
@@ -202,7 +202,7 @@ async def test_many_refused_requests_are_deleted(bench):
     def left() -> int:
         return sum(kind == "nodejoinrequests" for kind, _, _ in bench.api.objects)
 
-    assert not await bench.serve(lambda: bench.status("good") == "True Issued" and left() <= 21, within=30, crowd=20)
+    assert not await bench.serve(lambda: bench.status("good") == "True Issued" and left() <= 21, crowd=20)
     assert 1 < left() <= 21
 
 
@@ -223,7 +223,7 @@ async def test_a_request_with_finalizers_is_deleted(bench):
     def gone() -> bool:
         return bench.status("good") == "True Issued" and len(left()) <= 21 and "deleted" not in left()
 
-    assert not await bench.serve(gone, within=30, crowd=20)
+    assert not await bench.serve(gone, crowd=20)
     with closing(bench.store()) as store:
         assert [one.node for one in store.records()] == ["good"]
 

@@ -48,7 +48,7 @@ class _Transport:
         name = self.endpoint.removeprefix("https://").removesuffix(":2379")
         self.endpoints.asked.append((name, target, json.loads(body)))
         self.endpoints.patience.add(timeout)
-        self.endpoints.together.wait(60)
+        self.endpoints.together.wait(600)
         answer = self.endpoints.answers[name]
         if answer is None:
             raise no_answer(self.endpoint, method, target, Reason.REFUSED)

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
+from busy import reaches
 from kubewright.base.errors import Unreachable
 from kubewright.etcd import maintenance_pb2 as api
 from kubewright.etcd import streaming
@@ -88,10 +89,11 @@ def test_a_server_without_snapshots_refuses() -> None:
 
 
 def test_a_port_where_nothing_listens_is_told() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # refuses connections, and nobody else gets the port
         port = unused.getsockname()[1]
-    with pytest.raises(Unreachable, match=f"the connection to etcd at http://127.0.0.1:{port} was lost") as caught:
-        received(f"http://127.0.0.1:{port}")
+        with pytest.raises(Unreachable, match=f"the connection to etcd at http://127.0.0.1:{port} was lost") as caught:
+            received(f"http://127.0.0.1:{port}")
     assert "refused" in caught.value.detail.lower()
 
 
@@ -135,12 +137,18 @@ def test_a_stream_that_stalls_in_the_middle_is_given_up() -> None:
 
 
 def test_a_slow_server_is_waited_for() -> None:
-    pause = threading.Event()
+    def outlasts(stall: float) -> bool:
+        pause = threading.Event()
 
-    def slow(context: Any) -> Iterator[bytes]:
-        for blob in whole(context):
-            pause.wait(0.3)
-            yield blob
+        def slow(context: Any) -> Iterator[bytes]:
+            for blob in whole(context):
+                pause.wait(stall / 2)
+                yield blob
 
-    with served(slow) as endpoint:
-        assert received(endpoint, stall=1) == CONTENT
+        with served(slow) as endpoint:
+            try:
+                return received(endpoint, stall=stall) == CONTENT
+            except Unreachable:  # a piece took that long
+                return False
+
+    reaches(outlasts)

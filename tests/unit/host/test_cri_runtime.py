@@ -45,7 +45,7 @@ def fake(place):
 
 @pytest.fixture
 def runtime(fake):
-    found = CRIRuntime(fake.endpoint)
+    found = CRIRuntime(fake.endpoint, timeout=HANGS)
     yield found
     found.close()
 
@@ -252,7 +252,7 @@ def test_a_server_that_is_no_runtime_is_detected(place):
         finally:
             ended.set()
             server.shutdown(socket.SHUT_RDWR)
-            thread.join(10)
+            thread.join(HANGS)
     assert caught.value.detail
 
 
@@ -300,7 +300,7 @@ def test_a_runtime_without_the_interface_is_reported_with_the_required_version(r
 
 
 def test_a_restarted_runtime_is_used_again(place):
-    runtime = CRIRuntime(f"unix://{place}/s")
+    runtime = CRIRuntime(f"unix://{place}/s", timeout=HANGS)
     for _ in range(2):
         with pytest.raises(RuntimeUnavailable):
             runtime.version()
@@ -320,7 +320,7 @@ def wait_for(call):
 
 
 def test_a_closed_connection_ends_calls_with_a_proper_error(fake):
-    client = Client(fake.endpoint)
+    client = Client(fake.endpoint, timeout=HANGS)
     assert client.version().name == "fake"
     client.close()
     with pytest.raises(RuntimeUnavailable, match="the connection was closed"):
@@ -397,6 +397,8 @@ def test_the_seam_does_not_import_grpc():
 def test_a_log_file_can_be_read_by_another_reader(fake):
     fake.containers = [api.Container(id="c")]
     fake.logs = {"c": "/no/such/log"}
-    runtime = CRIRuntime(fake.endpoint, tail=lambda path: f"t stdout F {path}".encode() if path == PurePosixPath("/no/such/log") else b"")
+    runtime = CRIRuntime(
+        fake.endpoint, timeout=HANGS, tail=lambda path: f"t stdout F {path}".encode() if path == PurePosixPath("/no/such/log") else b""
+    )
     assert runtime.last_lines("etcd", count=1) == ["/no/such/log"]
     runtime.close()

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 from pathlib import PurePosixPath
 
 import pytest
@@ -21,15 +23,37 @@ with Lock(PurePosixPath(sys.argv[1]), doing="kubewright up --name demo"):
 """
 
 FORKED = """
-import os, signal, sys, time
+import os, signal, sys
 from pathlib import PurePosixPath
 from kubewright.host.locks import Lock
 Lock(PurePosixPath(sys.argv[1]), doing="kubewright init").acquire()
 if os.fork():
     print("held", flush=True)
     os.kill(os.getpid(), signal.SIGKILL)
-time.sleep(0.5)
+sys.stdin.read()
 """
+"""A holder that dies, and its child that has the lock until its input ends."""
+
+
+@contextmanager
+def dead_holder(path):
+    """Run the program until the holder is dead; its child ends with the block at the latest."""
+    with subprocess.Popen([sys.executable, "-c", FORKED, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as killed:
+        assert killed.stdout.read(5) == b"held\n"
+        killed.wait()
+        yield killed
+
+
+class EndsTheChild(FakeClock):
+    """Lets the child of a dead holder end when somebody waits for it. No time passes until it has, however long that takes."""
+
+    def __init__(self, holder) -> None:
+        super().__init__()
+        self.holder = holder
+
+    def sleep(self, seconds):
+        self.holder.stdin.close()
+        time.sleep(seconds)
 
 
 @pytest.fixture
@@ -69,18 +93,14 @@ def test_a_lock_ends_with_its_process(path, holder):
 
 def test_a_child_that_a_killed_holder_was_starting_is_waited_for(path):
     """Between fork and exec, a child has the open files of its parent."""
-    with subprocess.Popen([sys.executable, "-c", FORKED, str(path)], stdout=subprocess.PIPE) as killed:
-        assert killed.stdout.read(5) == b"held\n"
-        killed.wait()
+    with dead_holder(path) as killed:
         assert lock(path).try_acquire() is not None
-        with Lock(path, doing="a test"):
-            pass
+        with Lock(path, doing="a test", clock=EndsTheChild(killed)) as mine:
+            assert mine.held
 
 
 def test_a_lock_kept_by_a_child_of_a_dead_holder_is_in_use(path):
-    with subprocess.Popen([sys.executable, "-c", FORKED, str(path)], stdout=subprocess.PIPE) as killed:
-        assert killed.stdout.read(5) == b"held\n"
-        killed.wait()
+    with dead_holder(path) as killed:
         clock = FakeClock()
         start = clock.monotonic()
         with pytest.raises(Locked, match="another kubewright") as refused:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from busy import HANGS
 from kubewright.base.errors import HostError
 from kubewright.base.records import replace
 from kubewright.host.processes import Identity, RealProcesses
@@ -20,7 +21,7 @@ MARKER = "KUBEWRIGHT_TEST_MARK"
 
 @pytest.fixture
 def sleeper():
-    with subprocess.Popen(["sleep", "60"], start_new_session=True, env=os.environ | {MARKER: "/state/a b"}) as process:
+    with subprocess.Popen(["sleep", "1000"], start_new_session=True, env=os.environ | {MARKER: "/state/a b"}) as process:
         yield process
         process.kill()
 
@@ -63,7 +64,7 @@ def test_a_handle_reports_the_end(processes, sleeper):
     handle = processes.handle(processes.of(sleeper.pid))
     assert select.select([handle], [], [], 0)[0] == []
     sleeper.kill()
-    assert select.select([handle], [], [], 5)[0] == [handle]
+    assert select.select([handle], [], [], HANGS)[0] == [handle]
     os.close(handle)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+from busy import HANGS
 from kubewright.apis.machine import Layout
 from kubewright.base.clock import FakeClock
 from kubewright.host.desired import File
@@ -54,7 +55,7 @@ def test_a_process_may_have_any_name(tmp_path, name):
 
 def test_a_process_is_found_by_a_variable_that_is_not_utf_8():
     value = os.fsdecode(NAMES[0])
-    with subprocess.Popen(["sleep", "60"], env={"KUBEWRIGHT_TEST_NAME": value}) as started:
+    with subprocess.Popen(["sleep", "1000"], env={"KUBEWRIGHT_TEST_NAME": value}) as started:
         try:
             eventually(lambda: [one.pid for one in RealProcesses().marked({"KUBEWRIGHT_TEST_NAME": value})] == [started.pid])
         finally:
@@ -63,11 +64,10 @@ def test_a_process_is_found_by_a_variable_that_is_not_utf_8():
 
 def eventually(found: Callable[[], bool]) -> None:
     """Wait for the program: before it is loaded, its process has our environment."""
-    for _ in range(500):
-        if found():
-            return
+    end = time.monotonic() + HANGS
+    while not found():
+        assert time.monotonic() < end, "it is not found"
         time.sleep(0.02)
-    raise AssertionError("it is not found")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -299,6 +299,6 @@ print("compared", {len(MOUNTS)})
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     assert (done.returncode, done.stdout) == (0, f"compared {len(MOUNTS)}\n"), done.stderr

@@ -137,8 +137,9 @@ def run(request: pytest.FixtureRequest, server_tls: ssl.SSLContext, ca_pem: byte
                 await site.server.stop()
                 for client in site.clients:
                     client.writer.transport.abort()
-            await asyncio.sleep(0.05)
-            assert asyncio.all_tasks() == {asyncio.current_task()}
+            async with asyncio.timeout(HANGS):
+                while asyncio.all_tasks() != {asyncio.current_task()}:
+                    await asyncio.sleep(0.01)
 
         before = _sockets()
         with asyncio.Runner(loop_factory=LOOPS[request.param]) as runner:

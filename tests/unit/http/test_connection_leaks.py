@@ -24,6 +24,7 @@ import trustme
 import uvloop
 from halting_server import ENDS, PROXY_STAGES, STAGES, TLS_STAGES, HaltingServer
 
+from busy import HANGS
 from kubewright.http import lean, tls, ways
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Limits
@@ -35,7 +36,6 @@ WAYS = ("plain", "tls", "tunnel", "tunnel through tls")
 TICKS = 30
 """Iterations of the event loop in which everything has to be closed: no time passes, so nothing can have waited for the server's close."""
 SHORT = 0.05
-HANGS = 8.0
 
 
 @dataclass

@@ -6,6 +6,7 @@ import pytest
 from init_kit import Box, asked
 from scripted_server import answer
 
+from busy import HANGS
 from kubewright.apis.machine import Addresses
 from kubewright.base.clock import SystemClock
 from kubewright.base.events import RecordingReporter
@@ -46,5 +47,5 @@ def test_a_restarted_component_is_checked_over_a_new_connection(make_server):
     answers = [answer(500, b"not yet", close=True), answer(200, b"ok")]
     server = make_server(lambda _: answers.pop(0))
     look = health.HealthEndpoint(server.url, "/healthz")
-    PollingWaiter(clock=SystemClock(), reporter=RecordingReporter()).until(look, within=10, saying="it to be healthy", every=0.01)
+    PollingWaiter(clock=SystemClock(), reporter=RecordingReporter()).until(look, within=HANGS, saying="it to be healthy", every=0.01)
     assert (len(server.seen), server.connections) == (2, 2)

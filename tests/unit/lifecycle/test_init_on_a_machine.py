@@ -275,7 +275,7 @@ def test_a_killed_command_is_completed_by_the_same_command(tmp_path, seen):
     first.send_signal(signal.SIGKILL)
     first.communicate()
     second = run_certs(tmp_path, config)
-    _, err = second.communicate(timeout=300)
+    _, err = second.communicate(timeout=600)
     assert (second.returncode, err) == (0, "")
     assert len([path for path in pki.rglob("*") if path.is_file()]) == 22
 

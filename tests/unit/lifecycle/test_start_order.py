@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from busy import HANGS
 from kubewright.apis.kubeadm.types import Arg, ClusterConfiguration, ControlPlaneComponent
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import AlreadyExists, DiskFull, Forbidden, Unreachable
@@ -64,7 +65,7 @@ def host(disk: Disk) -> Host:
 
 
 def soon(condition: Any) -> None:
-    end = time.monotonic() + 30
+    end = time.monotonic() + HANGS
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)
@@ -145,7 +146,7 @@ class SlowDisk(Disk):
 
     def ensure(self, desired: File) -> Change:
         self.begun.set()
-        self.ends.wait(30)
+        self.ends.wait(HANGS)
         return super().ensure(desired)
 
 
@@ -162,12 +163,12 @@ def test_a_write_in_progress_at_the_end_is_completed_and_reported(full: bool) ->
     disk = SlowDisk(full=full)
     with arranged(host(disk), {"a": lambda: True}) as turns:
         turns.take("a", manifest("a"))
-        assert disk.begun.wait(30)
+        assert disk.begun.wait(HANGS)
         finishing = threading.Thread(target=finish)
         finishing.start()
         finishing.join(0.1)
         disk.ends.set()
-        finishing.join(30)
+        finishing.join(HANGS)
     assert (len(changes), len(errors)) == ((0, 1) if full else (1, 0))
 
 

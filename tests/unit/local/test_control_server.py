@@ -23,7 +23,7 @@ NOBODY = {**LocalMachineRecord(name="", address="").ports, "api_server": 1}
 FIRST = LocalMachineRecord(name="one-control-plane", address="127.0.0.11", ports=NOBODY)
 SECOND = LocalMachineRecord(name="one-control-plane-2", address="127.0.0.12", ports=NOBODY)
 CLUSTER = ClusterRecord(name="one", id="1" * 32, machines=(FIRST, SECOND))
-GUARD = 120.0
+GUARD = 600.0
 """Seconds after which a test counts as hanging."""
 
 
@@ -75,7 +75,12 @@ class Served:
         """Disconnect a client; returns when the server has noticed, because it answers a later client."""
         caller.close()
         await caller.wait_closed()
-        assert await asyncio.to_thread(ControlClient(self.paths).answers)
+        await self.answers()
+
+    async def answers(self) -> None:
+        """Wait until it answers; one answer may be late on a busy machine."""
+        while not await asyncio.to_thread(ControlClient(self.paths).answers):
+            await asyncio.sleep(0.01)
 
     async def end(self) -> None:
         """End as the daemon does."""
@@ -175,7 +180,7 @@ def test_the_daemon_stops_after_earlier_operations(where: ClusterPaths) -> None:
         await served.machines.ending.wait()
         await served.go(caller)
         stopping = asyncio.create_task(served.server.stop())
-        assert await asyncio.to_thread(ControlClient(where).answers)
+        await served.answers()
         assert not stopping.done()
         served.machines.let_go.set()
         await stopping

@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "agent"))
 
 from fake_api import FakeAPI, FakeClient
 
+from busy import HANGS
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import HostError
 from kubewright.base.randomness import SeededRandom
@@ -30,8 +31,6 @@ from kubewright.local.whole.services.cluster import ClusterServices
 from kubewright.local.whole.services.load_balancers import LoadBalancers
 from kubewright.local.whole.services.volumes import CLAIM, VOLUME, Provisioner
 
-HANGS = 60.0
-"""Seconds after which a test counts as hanging."""
 ONE, TWO = "172.30.4.61", "172.30.4.62"
 POOL = ("172.30.4.211", "172.30.4.212")
 

@@ -137,8 +137,7 @@ async def test_a_process_whose_manifest_is_now_broken_keeps_running(machine: Mac
         pid = await running(machine)
     machine.write("{", "etcd")
     async with machine.supervised() as supervisor:
-        await asyncio.sleep(0.1)
-        assert state_of(supervisor).phase is ComponentPhase.WAITING
+        await until(supervisor, lambda state: state.phase is ComponentPhase.WAITING)
         assert alive(pid)
         machine.write(pod())
         state = await until(supervisor, is_ready)

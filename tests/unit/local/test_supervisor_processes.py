@@ -24,6 +24,7 @@ from supervisor_kit import (
     until,
 )
 
+from busy import HANGS
 from kubewright.base.events import State
 from kubewright.local.supervisor import termination
 from kubewright.local.supervisor.process import DOWN, StopStage
@@ -223,7 +224,9 @@ async def test_stopping_proceeds_stage_by_stage(machine: Machine) -> None:
         await ready(supervisor, *names)
         for name in names:
             await eventually(lambda name=name: supervisor.last_lines(name) == ["up"])
-        await supervisor.stop((StopStage(grace=2), StopStage(pods=("kube-apiserver",), grace=2), StopStage(pods=("etcd",), grace=2)))
+        await supervisor.stop(
+            (StopStage(grace=HANGS), StopStage(pods=("kube-apiserver",), grace=HANGS), StopStage(pods=("etcd",), grace=HANGS))
+        )
     written = note.read_text().split()
     assert sorted(written[:2]) == ["kube-scheduler", "other"]
     assert written[2:] == ["kube-apiserver", "etcd"]
