@@ -88,7 +88,7 @@ def fresh_namespace(client: KubeClient, *, test: str) -> Iterator[str]:
     name = str(made["metadata"]["name"])
     try:
         waiter = PollingWaiter(clock=SystemClock(), reporter=SilentReporter())
-        waiter.until(lambda: _account(client, name), within=30, saying="the default service account", every=0.01, at_most=0.1)
+        waiter.until(lambda: _account(client, name), within=300, saying="the default service account", every=0.01, at_most=0.1)
         yield name
     finally:
         with suppress(

@@ -24,7 +24,7 @@ from kubewright.local.paths import ClusterPaths
 Reply = dict[str, Any]
 STOP_WITHIN: Final = 15.0
 """Seconds in which a daemon that is well has ended its components: each of four stages has its grace, and the sum of them is 3 s."""
-LISTENS_WITHIN: Final = 20.0
+LISTENS_WITHIN: Final = 60.0
 """Seconds after which a daemon that does not listen hangs; on an idle machine it does within half a second."""
 END_WITHIN: Final = 60.0
 """Seconds after which terminating machines count as hung: unlike with `stop`, only the daemon terminates them."""

@@ -33,6 +33,8 @@ _KEPT: Final = ("cluster.json", "contexts.json", "lock")
 _KEPT_OF_MACHINE: Final = ("etcd", "kubernetes/pki")
 _KEPT_OF_SEVERAL: Final = ("kubernetes/manifests/etcd.yaml", "kubernetes/kubelet.conf", "kubelet/pki")
 """The files that etcd members need to find each other, and nodes to keep their identity: nothing answers before most members are up."""
+_ENDS_WITHIN: Final = 120.0
+"""Seconds after which processes that were killed count as hung; on an idle machine they end at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,14 +105,14 @@ def stop(paths: ClusterPaths, *, reporter: Reporter | None = None, clock: Clock 
             RealProcesses().signal(daemon, signal.SIGKILL)
         waiter.until(
             lambda: "it still runs" if RealProcesses().alive(daemon) else None,
-            within=20.0,
+            within=_ENDS_WITHIN,
             saying=f"the daemon of cluster {quoted(paths.name)} to end",
             every=0.01,
             at_most=0.05,
             remedy=f"kill -9 {daemon.pid}, then run the same command again",
         )
         daemon_process.reap(daemon)
-    waiter.until(lambda: _sweep(paths), within=20.0, saying=f"all of cluster {quoted(paths.name)} to end", every=0.01, at_most=0.05)
+    waiter.until(lambda: _sweep(paths), within=_ENDS_WITHIN, saying=f"all of cluster {quoted(paths.name)} to end", every=0.01, at_most=0.05)
 
 
 def _sweep(paths: ClusterPaths) -> str | None:

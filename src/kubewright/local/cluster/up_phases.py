@@ -35,7 +35,7 @@ TOKEN_PURPOSE: Final = "kubewright up: for the joining nodes"  # noqa: S105 - a 
 CERTIFICATES: Final = "kubeadm-certs"
 """The Secret of uploaded certificates."""
 
-BEGUN_WITHIN: Final = 30.0
+BEGUN_WITHIN: Final = 120.0
 """Seconds after which a daemon without nodes has a problem: it takes some hundredths once the API server listens."""
 
 REGISTERED: Final = frozenset({"WaitingForPodRange", "Ready", "NotReady"})
