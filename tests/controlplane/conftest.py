@@ -76,6 +76,6 @@ def controlplane(kubewright_cluster: LocalCluster) -> RunningServer:
 
 @pytest.fixture
 def admin(apiserver: RunningServer) -> Iterator[KubeClient]:
-    client = KubeClient(apiserver.access())
+    client = KubeClient(apiserver.access(), timeout=600)
     yield client
     client.close()

@@ -61,8 +61,12 @@ class Bench:
         return ClusterPaths(self.root / name)
 
     def argv(self, *words: str) -> list[str]:
-        """A command line; commands that need a cluster get the state directory and the name `one`, unless they name another."""
-        program = [sys.executable, "-m", "kubewright", *words, "--state-dir", str(self.root)]
+        """A command line; commands that need a cluster get the state directory and the name `one`, unless they name another.
+
+        `up` may take long on a busy machine.
+        """
+        patience = ("--wait", "15m") if words[0] == "up" else ()
+        program = [sys.executable, "-m", "kubewright", *words, *patience, "--state-dir", str(self.root)]
         return program if "--name" in words or words[:2] == ("local", "list") else [*program, "--name", "one"]
 
     def run(self, *words: str, timeout: float = LIMIT, **environment: str) -> Ran:
@@ -92,6 +96,7 @@ class Bench:
         where = self.paths(name)
         if not where.record.exists():
             wish.setdefault("nodes", 1)
+        wish.setdefault("within", LIMIT)
         return up(where, UpOptions(**wish), sources=sources(), reporter=reporter or RecordingReporter())
 
     def cluster(self, name: str = "one") -> LocalCluster:
@@ -99,7 +104,7 @@ class Bench:
 
     @contextlib.contextmanager
     def client(self, name: str = "one") -> Iterator[KubeClient]:
-        client = self.cluster(name).client()
+        client = KubeClient(self.cluster(name).access, timeout=LIMIT)
         try:
             yield client
         finally:
@@ -133,7 +138,7 @@ class Bench:
             with contextlib.suppress(KubewrightError):
                 down(ClusterPaths(place))
             for left in daemon_process.marked_processes(ClusterPaths(place)):
-                os.kill(left.pid, signal.SIGKILL)
+                RealProcesses().signal(left, signal.SIGKILL)  # unless it has just ended
         shutil.rmtree(self.root, ignore_errors=True)
 
 

@@ -88,7 +88,7 @@ def test_differences_are_shown_as_a_diff_with_exit_code_1(diff, admin):
 
 
 def test_the_configuration_of_our_own_cluster_does_not_differ_from_itself(kubewright_cluster, tmp_path, capsys):
-    admin = KubeClient(kubewright_cluster.access)
+    admin = KubeClient(kubewright_cluster.access, timeout=600)
     texts = [admin.get(CONFIG_MAP, name, "kube-system")["data"][key] for name, key in CONFIG_MAPS.values()]
     admin.close()
     (tmp_path / "kubeadm.yaml").write_text("---\n".join(texts))

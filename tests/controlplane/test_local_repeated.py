@@ -73,7 +73,9 @@ def test_a_second_up_reports_that_nothing_changed(one: Bench) -> None:
 def test_an_edited_manifest_is_restored_and_only_its_component_is_restarted(one: Bench) -> None:
     before, path = _processes(one), _manifest(one, "kube-scheduler")
     written = path.read_bytes()
-    path.write_bytes(written.replace(b"--leader-elect=false", b"--leader-elect=false\n    - --v=1"))
+    edited = path.with_name(".edited")
+    edited.write_bytes(written.replace(b"--leader-elect=false", b"--leader-elect=false\n    - --v=1"))
+    edited.replace(path)
     eventually(lambda: _processes(one)["kube-scheduler"][0] not in {None, before["kube-scheduler"][0]}, "the edited scheduler")
 
     outcome = one.up()

@@ -138,7 +138,7 @@ def audit(kubeconfig: Path, *words: str) -> tuple[int, Any]:
 
 
 def test_the_approver_is_a_component_that_may_not_sign(made: Bench) -> None:
-    assert made.components()["kubewright-controllers"]["state"] == "Ready"
+    eventually(lambda: made.components()["kubewright-controllers"]["state"] == "Ready", "the controllers to be ready")
     with made.client() as api:
         review = {
             "apiVersion": "authorization.k8s.io/v1",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import pytest
-from local_kit import COMPONENTS, Bench, bench, program
+from local_kit import COMPONENTS, Bench, bench, eventually, program
 
 from kubewright.host.locks import Lock
 
@@ -50,7 +50,9 @@ def test_kubectl_uses_the_kubeconfig_of_local_use_and_down_restores_it(home: Ben
     assert kubectl("config", "set-context", "--current", "--namespace", "kube-system")[0] == 0
     found = home.run("local", "use", "one", "-o", "json", KUBECONFIG=str(config)).json
     assert (found["changed"], found["context"], found["kubeconfig"]) == (False, "kubewright-one", str(config))
-    assert "kube-apiserver-one-control-plane" in kubectl("get", "pods", "-o", "name")[1]
+    eventually(
+        lambda: "kube-apiserver-one-control-plane" in kubectl("get", "pods", "-o", "name")[1], "the mirror pod, which comes after the Node"
+    )
 
     lock = Lock(PurePosixPath(f"{config}.lock"), doing="a test")
     lock.acquire()

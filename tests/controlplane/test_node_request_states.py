@@ -51,9 +51,16 @@ class Machine:
         self.admin.create(secrets.secret_object(token, clock=SystemClock()))
         self.admin.create({**binding, "roleRef": role, "subjects": [subject]})
         WAITER.until(lambda: "the token is not known yet" if self.answers() != 200 else None, within=600, saying="the token to be known")
+        WAITER.until(lambda: None if self.may_ask() else "not yet", within=600, saying="the permissions of the token to be known")
 
     def answers(self) -> int:
         return self.kubelet.raw("GET", "/version").status
+
+    def may_ask(self) -> bool:
+        """Return whether the API server has read the binding: it reads tokens and bindings by separate watches."""
+        attributes = {"group": "certificates.k8s.io", "resource": "certificatesigningrequests", "verb": "create"}
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": {"resourceAttributes": attributes}}
+        return bool(self.kubelet.create(review)["status"]["allowed"])
 
     def ask(self, wanted: RequestedCertificate) -> Object:
         return self.kubelet.create(wanted.body())

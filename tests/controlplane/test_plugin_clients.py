@@ -13,7 +13,7 @@ from lightkube.core.exceptions import ApiError
 from lightkube.models.core_v1 import Container, PodSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Node, Pod
-from local_kit import program
+from local_kit import eventually, program
 
 from kubewright.local.cluster.cluster import LocalCluster
 
@@ -60,14 +60,15 @@ def test_kubectl_applies_waits_scales_and_deletes(kubectl: Kubectl) -> None:
     kubectl("rollout", "status", "deployment/web", "--timeout=600s")
     kubectl("delete", "deployment", "web", "--wait")
     kubectl("wait", "--for=delete", "pod", "--selector=app=web", "--timeout=600s")
-    assert kubectl("get", "pods") == ""
+    eventually(lambda: kubectl("get", "pods") == "", "pods that were created meanwhile to go too")
 
 
 def test_kubectl_reads_the_logs_of_the_control_plane(kubectl: Kubectl, kubewright_cluster: LocalCluster) -> None:
     name = f"kube-apiserver-{kubewright_cluster.name}-control-plane"
+    kubectl("wait", "--namespace=kube-system", "--for=create", f"pod/{name}", "--timeout=600s")  # the mirror pod comes after the Node
     lines = kubectl("logs", "--namespace=kube-system", name, "--tail=3").splitlines()
     assert len(lines) == 3
-    assert kubectl("get", "nodes", "--no-headers").count(" Ready ") == 2
+    eventually(lambda: kubectl("get", "nodes", "--no-headers").count(" Ready ") == 2, "both nodes to be ready")
 
 
 @pytest.fixture
@@ -103,7 +104,7 @@ def test_the_official_client_creates_and_watches(official: kubernetes.client.Api
     spec = {"containers": [{"name": "one", "image": "registry.example/one:1"}]}
     core.create_namespaced_pod(kubewright_namespace, {"metadata": {"name": "one"}, "spec": spec})
     phases = []
-    for event in kubernetes.watch.Watch().stream(core.list_namespaced_pod, kubewright_namespace, timeout_seconds=20):
+    for event in kubernetes.watch.Watch().stream(core.list_namespaced_pod, kubewright_namespace, timeout_seconds=600):
         phases.append(event["object"].status.phase)
         if phases[-1] == "Running":
             break
