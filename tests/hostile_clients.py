@@ -21,7 +21,7 @@ from typing import Final
 
 COUNT: Final = 1100
 """More than the 1,024 files that a process may open by default."""
-LASTS: Final = 300.0
+LASTS: Final = 1200.0
 """Seconds after which the process ends by itself."""
 PAUSE: Final = 1.0
 """Seconds until a client reconnects."""
@@ -81,9 +81,9 @@ def few_files() -> Iterator[None]:
 def health(address: str, port: int, *, secure: bool, path: str = "/healthz") -> tuple[int, bytes]:
     """Request the health of a daemon over a new connection."""
     connection = (
-        http.client.HTTPSConnection(address, port, timeout=60, context=_trusting())
+        http.client.HTTPSConnection(address, port, timeout=600, context=_trusting())
         if secure
-        else http.client.HTTPConnection(address, port, timeout=60)
+        else http.client.HTTPConnection(address, port, timeout=600)
     )
     with contextlib.closing(connection):
         connection.request("GET", path)

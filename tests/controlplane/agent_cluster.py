@@ -97,7 +97,7 @@ class AgentCluster:
 
     def client(self) -> KubeClient:
         """Make a client of its administrator."""
-        return KubeClient(self.access())
+        return KubeClient(self.access(), timeout=600)
 
     def kubectl(self, *arguments: str, check: bool = True, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         admin = self.place / "kubernetes-admin.conf"
@@ -188,11 +188,12 @@ def start_api(cluster: AgentCluster, *, audit: bool) -> None:
         *auditing,
     )
     wait_for(lambda: _get(cluster, "/readyz") == b"ok", cluster)
+    wait_for(lambda: bool(_get(cluster, "/api/v1/namespaces/default")), cluster)  # the last one that the server creates, with a delay
 
 
 def grant(cluster: AgentCluster) -> None:
     """Write what kubeadm's init writes so that machines with a token can join."""
-    api = KubeClient(cluster.access())
+    api = cluster.client()
     for name, role, group in BINDINGS:
         api.create(
             binding("ClusterRoleBinding", name, role={"kind": "ClusterRole", "name": role}, subject={"kind": "Group", "name": group})

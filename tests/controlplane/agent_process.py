@@ -90,7 +90,7 @@ class Agent:
     def keep(self, pair: Pair) -> None:
         """Install a certificate where the agent would have stored its own."""
         store = FileCredentialStore(self.place / "root" / "pki", self.place / "kubelet.conf", clock=SystemClock())
-        (self.place / "root" / "pki").mkdir(parents=True)
+        (self.place / "root" / "pki").mkdir(parents=True, exist_ok=True)
         store.keep_pair(pair)
         store.keep_cluster(Access(server=self._server, ca_pem=self._cluster.ca_pem))
 

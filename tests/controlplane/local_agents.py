@@ -56,7 +56,7 @@ class LocalAgentCluster:
 
     def client(self) -> KubeClient:
         """Make a client of its administrator."""
-        return self.bench.cluster().client()
+        return KubeClient(self.bench.cluster().access, timeout=600)
 
     def kill_server(self) -> None:
         """Kill the API server, and keep its supervisor from starting it again."""

@@ -29,7 +29,7 @@ WITHIN = 600.0
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentCluster]:
-    with agent_cluster(tmp_path_factory.mktemp("agents"), audit=True) as running:
+    with agent_cluster(tmp_path_factory.mktemp("agents"), audit=True, grace="10m") as running:  # no test is about silent nodes
         yield running
 
 
@@ -99,7 +99,9 @@ async def test_nodes_join_with_their_own_credentials(cluster: AgentCluster, tmp_
         found = {item["metadata"]["name"]: item for item in (await get(cluster, "nodes"))["items"]}
         assert {"join-1", "join-2", "join-3"} <= set(found)
         await kubectl(cluster, "wait", "--for=condition=Ready", "node", *names, "--timeout=600s")
-        await kubectl(cluster, "wait", "--for=jsonpath={.spec.holderIdentity}=join-1", "lease/join-1", "-n", "kube-node-lease")
+        lease = ("lease/join-1", "--namespace=kube-node-lease", "--timeout=600s")
+        await kubectl(cluster, "wait", "--for=create", *lease)
+        await kubectl(cluster, "wait", "--for=jsonpath={.spec.holderIdentity}=join-1", *lease)
         async with asyncio.timeout(600):  # the node controller looks every five seconds
             while (await kubectl(cluster, "get", "node", *names, "-o", "jsonpath={.items[*].spec.taints}")).stdout:
                 await asyncio.sleep(0.2)
@@ -129,6 +131,7 @@ async def test_a_deployment_becomes_available_and_is_removed(cluster: AgentClust
         await kubectl(cluster, "set", "image", "deployment/ten", "app=example.org/app:2")
         await kubectl(cluster, "rollout", "status", "deployment/ten", "--timeout=600s")
         await kubectl(cluster, "delete", "deployment/ten", "--timeout=600s", "--cascade=foreground")
+        await kubectl(cluster, "wait", "--for=delete", "pod", "-l", "app=ten", "--timeout=600s")
         assert (await get(cluster, "pods", "-l", "app=ten"))["items"] == []
         await until(lambda: not any(view.pods for view in views(fleet)))
 
@@ -250,10 +253,10 @@ async def test_the_kubelet_api_serves_only_authorized_clients(cluster: AgentClus
             ("boss", ("system:masters",)),
         ):
             access = cluster.access(name, *groups)
-            client = AsyncKubeClient(type(access)(server=url, identity=access.identity, verify=False))
+            client = AsyncKubeClient(type(access)(server=url, identity=access.identity, verify=False), timeout=600)
             answers[name, *groups] = (await client.raw("GET", "/pods")).status
             await client.close()
-        anonymous = AsyncKubeClient(type(access)(server=url, verify=False))
+        anonymous = AsyncKubeClient(type(access)(server=url, verify=False), timeout=600)
         answers["nobody",] = (await anonymous.raw("GET", "/pods")).status
         health = await anonymous.raw("GET", "/healthz")
         await anonymous.close()

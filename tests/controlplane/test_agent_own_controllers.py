@@ -63,11 +63,15 @@ def test_client_certificates_are_approved_serving_certificates_wait_for_a_person
         assert (waits["metadata"]["uid"], waits.get("status") or {}) == (request["metadata"]["uid"], {})
         assert agent.status()[1]["servingCertificate"]["waiting"]["request"] == request["metadata"]["name"]
 
-        ends = ""
-        for _ in range(2):
-            [request] = eventually(lambda: serving(api, undecided=True), "a serving request", agent)
-            cluster.kubectl("certificate", "approve", request["metadata"]["name"])
-            ends = eventually(lambda last=ends: (now := served_until(address, cluster.ca_pem)) > last and now, "it to be served", agent)
+        def served(last: str) -> str:
+            """Approve what waits: on a busy machine a certificate may expire before it is served, and is requested again."""
+            for row in serving(api, undecided=True):
+                cluster.kubectl("certificate", "approve", row["metadata"]["name"])
+            found = served_until(address, cluster.ca_pem)
+            return found if found > last else ""
+
+        first_end = eventually(lambda: served(""), "the certificate to be served", agent)
+        eventually(lambda: served(first_end), "another one to be served", agent)
         assert "Traceback" not in agent.log()
     finally:
         agent.stop()

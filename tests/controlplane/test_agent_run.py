@@ -39,7 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentCluster]:
 
 @pytest.fixture
 def api(cluster: AgentCluster) -> Iterator[KubeClient]:
-    client = KubeClient(cluster.access())
+    client = cluster.client()
     yield client
     client.close()
 
@@ -95,8 +95,7 @@ def test_a_machine_becomes_a_node_and_continues_after_any_end(
     assert node["status"]["allocatable"]["cpu"] != node["status"]["capacity"]["cpu"]
     csi_node, lease = api.get(CSI_NODE, "device-1"), eventually(lambda: api.get(LEASE, "device-1", "kube-node-lease"), "the lease", agent)
     assert [owner["uid"] for held in (csi_node, lease) for owner in held["metadata"]["ownerReferences"]] == [node["metadata"]["uid"]] * 2
-    eventually(lambda: agent.status()[0] == 0, "a status that says so", agent)
-    status = agent.status()[1]
+    status = eventually(lambda: (found := agent.status())[0] == 0 and found[1], "a status that says so", agent)
     assert (status["phase"], status["ready"], status["waiting"], status["failedSetters"]) == ("Ready", True, None, {})
     assert "ignored, because it runs no pods: clusterDNS" in agent.log()
 

@@ -51,7 +51,7 @@ def run(home: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtu
 def _client(home: Bench, at: str = FIRST) -> KubeClient:
     from kubewright.host.filesystem.files import Files
 
-    return KubeClient(load_access(home.paths().layout(at).kubeconfig("admin"), read=Files().read))
+    return KubeClient(load_access(home.paths().layout(at).kubeconfig("admin"), read=Files().read), timeout=600)
 
 
 def _names(home: Bench, at: str = FIRST) -> list[str]:
