@@ -73,7 +73,7 @@ def beset(hub: HubProcess, server: RunningServer, token: str, *, count: int) -> 
                 beside.append(_join(holder, OldNode(f"beside-{len(beside)}", server.url), join_key))
             for one in floods:
                 ends[REJECTED] += one.result()
-    with closing(KubeClient(server.access())) as admin:
+    with closing(KubeClient(server.access(), timeout=600)) as admin:
         eventually(lambda: all(_reason(one) for one in _hostile(admin)), "every hostile request to be answered")
         left = _hostile(admin)
         ends.update(_reason(one) for one in left)
@@ -125,7 +125,7 @@ def _join(holder: KubeClient, node: OldNode, join_key: str) -> float:
 
 
 def _holder(server: RunningServer, token: str) -> KubeClient:
-    return KubeClient(Access(server=server.url, ca_pem=server.ca_pem, identity=BearerToken(token)))
+    return KubeClient(Access(server=server.url, ca_pem=server.ca_pem, identity=BearerToken(token)), timeout=600)
 
 
 def _hostile(admin: KubeClient) -> list[Any]:

@@ -60,7 +60,7 @@ class Kubelet:
     @property
     def client(self) -> KubeClient:
         """The cluster, with the credentials of this node's kubelet."""
-        return KubeClient(self._access)
+        return KubeClient(self._access, timeout=600)
 
     def register(self) -> None:
         """Create its Node."""

@@ -128,7 +128,7 @@ class HubProcess:
         if not self.state:
             return SQLiteStore(self.place / "hub" / "state.db", key=key, random=SystemRandom())
         namespace, _, name = self.state.removeprefix("secrets:").partition("/")
-        return SecretStore(KubeClient(self.server.access()), namespace=namespace, name=name, key=key, random=SystemRandom())
+        return SecretStore(KubeClient(self.server.access(), timeout=600), namespace=namespace, name=name, key=key, random=SystemRandom())
 
     def run(self, *words: str, code: int = 0) -> str:
         """Run a command of the hub, and return its output."""

@@ -42,7 +42,7 @@ def _row(one: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     """Write the table."""
     with tempfile.TemporaryDirectory() as place, api_server(Path(place)) as server:
-        rows = collect(KubeClient(server.access()))
+        rows = collect(KubeClient(server.access(), timeout=600))
     rbac.BOOTSTRAP_POLICY.write_text("".join(f"{json.dumps(row, separators=(',', ':'))}\n" for row in rows))
 
 

@@ -152,7 +152,7 @@ def test_an_informer_has_all_existing_objects(apiserver, admin: KubeClient) -> N
     admin.create(body(0))
 
     async def main() -> list[tuple[str, str]]:
-        client = AsyncKubeClient(apiserver.access())
+        client = AsyncKubeClient(apiserver.access(), timeout=600)
         informer = Informer(client, resources.CONFIG_MAP, namespace="default", label_selector=f"run={name}")
         found, events = [], informer.events()
         async for kind, obj in events:
@@ -283,9 +283,9 @@ def test_a_certificate_is_requested_with_the_token(apiserver, kind: str) -> None
     node, key = name_of(), keys.generate(Algorithm.ECDSA_P256)
 
     async def main() -> str:
-        admin = AsyncKubeClient(apiserver.access())
+        admin = AsyncKubeClient(apiserver.access(), timeout=600)
         found = await token.discover_async(token.Question(server=apiserver.url, token=TOKEN), connect=AsyncKubeClient, clock=SystemClock())
-        client = AsyncKubeClient(found)
+        client = AsyncKubeClient(found, timeout=600)
         deciding = asyncio.create_task(decide(apiserver, admin, kind))
         try:
             # The permissions are new, and the authorizer learns of them by a watch.

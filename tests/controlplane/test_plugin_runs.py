@@ -27,7 +27,7 @@ import pathlib, time
 
 def test_that_waits(kubewright_cluster):
     pathlib.Path("running").touch()
-    time.sleep(100)
+    time.sleep(1000)
 """
 
 
