@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from kubewright import binaries
 from kubewright.base.level import KUBERNETES
 from kubewright.local.programs import COMPONENTS
 
-LIMIT = 900.0
+LIMIT = 1800.0
 """Seconds after which a run counts as hanging."""
 
 
@@ -123,7 +122,6 @@ def require_programs(names: Sequence[str] = COMPONENTS) -> None:
 
 def remove_all(project: Project) -> None:
     """Remove what a failed test may have left."""
-    from kubewright.host.processes import RealProcesses
     from kubewright.local import daemon_process
     from kubewright.local.cluster.down import forget
     from kubewright.local.paths import ClusterPaths
@@ -131,7 +129,7 @@ def remove_all(project: Project) -> None:
     for root in project.clusters:
         forget(ClusterPaths(root))
         for left in daemon_process.marked_processes(ClusterPaths(root)):
-            RealProcesses().signal(left, signal.SIGKILL)  # unless it has just ended
+            os.kill(left.pid, 9)
 
 
 def _environ(entry: Path) -> bytes:

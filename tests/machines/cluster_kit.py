@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
-from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, signed, write
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, administer, argv, signed, write
 from testbed.bed import Bed
 
 from kubewright.base.records import replace
@@ -103,5 +103,5 @@ def begin(cluster: Cluster) -> str:
 
 def service_account_token(cluster: Cluster, name: str) -> BearerToken:
     """Return a token of a service account in kube-system."""
-    made = cluster.first.run("kubectl", "-n", "kube-system", "create", "token", name, env={"KUBECONFIG": "/etc/kubernetes/admin.conf"})
+    made = administer(cluster.first, "-n", "kube-system", "create", "token", name)
     return BearerToken(made.out.strip())

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from cluster_kit import KUBEADM, KUBEWRIGHT, Cluster, at_once, begin, run
-from machine_kit import SHARED, administer, eventually, kubectl
+from machine_kit import SHARED, administer, eventually, kubectl, patiently
 from testbed.bed import Bed
 
 from kubewright import binaries
@@ -74,7 +74,7 @@ class Mixed:
     def make(self) -> None:
         """Boot the machines, make the first one a control plane, and join the others at the same time.
 
-        The join commands are those that `init` printed.
+        The join commands are those that `init` printed, in a configuration because flags cannot set timeouts.
         """
         self.cluster.bed.up()
         control_plane, worker = words_of(begin(self.cluster))
@@ -85,7 +85,7 @@ class Mixed:
         at_once(lambda: self._join(SECOND, control_plane), lambda: self._join(WORKER, worker))
 
     def _join(self, name: str, words: Sequence[str]) -> None:
-        self.call(name, self.joiner, "join", *words, "--ignore-preflight-errors", "SystemVerification")
+        self.call(name, self.joiner, *patiently(self.cluster.bed[name], words))
 
 
 def words_of(said: str) -> list[list[str]]:
@@ -153,8 +153,20 @@ def resolve(machine: Machine, *, node: str, service: str) -> None:
     }
     spec = {"nodeName": node, "restartPolicy": "Never", "containers": [container]}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "resolves"}, "spec": spec}
-    machine.run("kubectl", "create", "-f", "-", data=json.dumps(body), env=_ADMINISTRATOR)
+    administer(machine, "create", "-f", "-", data=json.dumps(body))
     eventually(lambda: kubectl(machine, "get", "pod", "resolves").get("status", {}).get("phase") == "Succeeded", f"{service} to resolve")
+
+
+def reset(tool: str, machine: Machine) -> None:
+    """Reset a machine with a tool.
+
+    kubeadm gives the runtime five times two seconds to stop a pod. It leaves the pod if that was not enough, as on a busy machine, and
+    is run again.
+    """
+    for _ in range(20):
+        run(tool, machine, "reset", "--force")
+        if tool != KUBEADM or not machine.run("ctr", "-n", "k8s.io", "containers", "list", "-q").out:
+            break
 
 
 def left(machine: Machine) -> Sequence[str]:

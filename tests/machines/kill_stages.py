@@ -12,7 +12,7 @@ import cluster_kit
 import state_kit
 from cluster_kit import CERTIFICATE_KEY, KUBEWRIGHT, TOKEN, Cluster
 from kill_kit import Course, undisturbed
-from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, ready, write
+from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, patiently, ready, write
 from state_kit import State
 from testbed.bed import Bed
 
@@ -106,10 +106,7 @@ class Init:
         return
 
 
-_JOIN: Final = (
-    *("join", "cluster.test:6443", "--token", TOKEN, "--discovery-token-unsafe-skip-ca-verification"),
-    "--ignore-preflight-errors=SystemVerification",
-)
+_JOIN: Final = ("cluster.test:6443", "--token", TOKEN, "--discovery-token-unsafe-skip-ca-verification")
 _ADMIN: Final = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 
 
@@ -117,7 +114,8 @@ class WorkerJoin:
     """`join` of the machine `two` to a cluster that is kept."""
 
     name: str = "worker join"
-    arguments: Sequence[str] = _JOIN
+    arguments: Sequence[str] = ("join", "--config", CONFIG)
+    _words: Sequence[str] = _JOIN
     _bed_name: str = "kill-worker"
 
     def __init__(self, parts: Parts) -> None:
@@ -133,7 +131,9 @@ class WorkerJoin:
     def fresh(self) -> Iterator[Machine]:
         cluster = self._cluster or self._begin()
         try:
-            yield cluster.bed.renew("two")
+            machine = cluster.bed.renew("two")
+            patiently(machine, self._words)
+            yield machine
             self.remove_member(cluster.first)
             self.forget()
         except BaseException:
@@ -182,7 +182,7 @@ class ControlPlaneJoin(WorkerJoin):
     """`join --control-plane` of the machine `two`, with the uploaded certificates."""
 
     name = "control-plane join"
-    arguments = (*_JOIN, "--control-plane", "--certificate-key", CERTIFICATE_KEY)
+    _words = (*_JOIN, "--control-plane", "--certificate-key", CERTIFICATE_KEY)
     _bed_name = "kill-control"
 
     def state(self, machine: Machine) -> State:

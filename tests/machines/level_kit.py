@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from machine_kit import INIT, kubewright, write
+from machine_kit import INIT, eventually, kubewright, write
 from state_kit import State, files, objects
 
 from kubewright.machines.machine import Ended, Machine
@@ -35,6 +35,13 @@ def running(machine: Machine) -> dict[str, str]:
     script = 'for name in "$@"; do for pid in $(pidof "$name"); do "/proc/$pid/root/usr/local/bin/$name" --version | sed "s/.* /$name /"; done; done'
     said = machine.run("sh", "-c", script, "versions", *COMPONENTS, check=False).out
     return dict(line.split(maxsplit=1) for line in said.splitlines())
+
+
+def require_running(machine: Machine, version: str) -> None:
+    """Require that no component runs in another version. One that lost its lease, as on a busy machine, has ended and is started again."""
+    found = running(machine)
+    assert set(found.values()) <= {version}, found
+    eventually(lambda: running(machine) == dict.fromkeys(COMPONENTS, version), f"the components to run in {version}")
 
 
 def content(machine: Machine) -> dict[str, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import time
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from testbed.configuration import KUBEADM
 from testbed.sharing import ENVIRONMENT, PYTHON, SHARED
 
+from kubewright.base import yaml
 from kubewright.machines.machine import Ended, Machine
 
 if TYPE_CHECKING:
@@ -29,6 +31,7 @@ __all__ = [
     "join_command",
     "kubectl",
     "kubewright",
+    "patiently",
     "ready",
     "signed",
     "used_by",
@@ -37,7 +40,7 @@ __all__ = [
 
 CONFIG = "/root/kubeadm.yaml"
 ADMINISTRATOR = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
-_PASSING = ("etcdserver: ", "timeout", "timed out", "reset by peer", "EOF", "currently unable to handle", "try again")
+_PASSING = ("etcdserver: ", "timeout", "timed out", "was refused", "reset by peer", "EOF", "currently unable to handle", "try again")
 """Messages of kubectl after which the same command may work a moment later."""
 PATIENT = """\
 timeouts:
@@ -51,6 +54,14 @@ timeouts:
 """Guards against hangs instead of the defaults, which a machine that is busy with other tests may exceed."""
 INIT = KUBEADM.replace("nodeRegistration:\n", f"{PATIENT}nodeRegistration:\n")
 """A first control plane; `address` is the machine's own address."""
+_WORDS = argparse.ArgumentParser()
+"""What `patiently` understands."""
+_WORDS.add_argument("endpoint")
+for _flag in ("token", "certificate-key", "node-name", "ignore-preflight-errors"):
+    _WORDS.add_argument(f"--{_flag}", default="")
+_WORDS.add_argument("--discovery-token-ca-cert-hash", action="append", default=[])
+for _flag in ("discovery-token-unsafe-skip-ca-verification", "control-plane"):
+    _WORDS.add_argument(f"--{_flag}", action="store_true")
 
 
 def used_by(request: pytest.FixtureRequest, fixture: str) -> list[str]:
@@ -100,13 +111,13 @@ def kubectl(machine: Machine, *arguments: str) -> dict[str, Any]:
     return dict(json.loads(ended.out)) if ended.code == 0 else {}
 
 
-def administer(machine: Machine, *arguments: str, check: bool = True) -> Ended:
-    """Run kubectl with the administrator's kubeconfig.
+def administer(machine: Machine, *arguments: str, check: bool = True, data: str | None = None) -> Ended:
+    """Run kubectl with the administrator's kubeconfig; `data` is its input.
 
     The command is repeated if the cluster cannot answer for a moment, as while etcd elects a leader.
     """
     for _ in range(60):
-        ended = machine.run("kubectl", *arguments, env=ADMINISTRATOR, check=False)
+        ended = machine.run("kubectl", *arguments, env=ADMINISTRATOR, check=False, data=data)
         if ended.code == 0 or not any(text in ended.err for text in _PASSING):
             break
         time.sleep(1)
@@ -124,6 +135,23 @@ def join_command(machine: Machine, *, tool: Sequence[str] = argv()) -> list[str]
     words = machine.run(*tool, "token", "create", "--print-join-command", env={**ENVIRONMENT, **ADMINISTRATOR}).out.split()[1:]
     signed(machine, words[words.index("--token") + 1])
     return words
+
+
+def patiently(machine: Machine, words: Sequence[str]) -> list[str]:
+    """Give a machine a configuration that says what the words of a join command say, and PATIENT; returns the arguments to join with it."""
+    said = _WORDS.parse_args(words[words[0] == "join" :])
+    found = {
+        "apiServerEndpoint": said.endpoint,
+        "token": said.token,
+        "caCertHashes": said.discovery_token_ca_cert_hash,
+        "unsafeSkipCAVerification": said.discovery_token_unsafe_skip_ca_verification,
+    }
+    registration = {"ignorePreflightErrors": ["SystemVerification"]} | ({"name": said.node_name} if said.node_name else {})
+    body: dict[str, Any] = {"discovery": {"bootstrapToken": found}, "nodeRegistration": registration}
+    body |= {"controlPlane": {"certificateKey": said.certificate_key}} if said.control_plane else {}
+    text = yaml.dump({"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration", **body})
+    write(machine, CONFIG, text + PATIENT)
+    return ["join", "--config", CONFIG]
 
 
 def signed(machine: Machine, token: str) -> None:

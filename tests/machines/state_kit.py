@@ -14,6 +14,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -54,8 +55,9 @@ def files(machine: Machine) -> State:
     found: State = {}
     for path in _walk(machine):
         name = str(path.relative_to(machine.root))
-        if not _SKIPPED.match(name) and os.path.lexists(path):  # files of the trees below that were deleted are on the disk as well
-            found[f"/{name}"] = _file(path, name, machine, authorities)
+        if not _SKIPPED.match(name):
+            with suppress(FileNotFoundError):  # files of the trees below that were deleted are on the disk as well
+                found[f"/{name}"] = _file(path, name, machine, authorities)
     return found
 
 
@@ -236,7 +238,7 @@ def asked_of_etcd(machine: Machine, path: str, body: Mapping[str, Any], *, servi
         "-sS",
         "--fail",
         "--retry",
-        "120",
+        "600",
         "--retry-all-errors",  # even if the kubelet is just restarting it
         "--retry-delay",
         "1",

@@ -50,6 +50,7 @@ UNIT = """\
 Description=hub
 [Service]
 Type=notify
+TimeoutStartSec=600
 Environment={environment}
 ExecStart={command}
 Restart=always
@@ -208,7 +209,7 @@ def test_a_worker_joins_through_the_hub_and_is_ready(bare: Tenant) -> None:
     _require_faults_told(tenant, two)
     said = tenant.join(two).out
     assert "This machine is the node two of the cluster, and Ready" in said
-    assert tenant.ready("two")
+    eventually(lambda: tenant.ready("two"), "the Node to be Ready")
     found = kubectl(tenant.one, "get", "node", "two")["status"]
     assert found["nodeInfo"]["kubeletVersion"] == "v1.36.3"
     [lease] = [row["lease"].split(",") for row in tenant.records()]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from whole_kit import Cluster, web
 
 from kubewright.machines.parts import Parts
@@ -56,9 +57,16 @@ def test_all_tests_share_the_cluster(kubewright_cluster):
 """
 
 
-def test_a_run_has_a_machine_in_which_pods_run_and_leaves_nothing(parts: Parts) -> None:
-    place = Path.home() / ".local" / "state" / f"kubewright-plugin-{os.getpid()}"
-    place.mkdir(parents=True)
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory on the file system of the cache, because disks of machines share files with it."""
+    base = Path.home() / ".local" / "state"
+    base.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kubewright-plugin-", dir=base) as found:
+        yield Path(found)
+
+
+def test_a_run_has_a_machine_in_which_pods_run_and_leaves_nothing(parts: Parts, place: Path) -> None:
     project = Project(place)
     try:
         web(parts, place / "web.tar")
@@ -73,4 +81,3 @@ def test_a_run_has_a_machine_in_which_pods_run_and_leaves_nothing(parts: Parts) 
         assert project.left() == Cluster(name, project.state).traces() == []
     finally:
         remove_all(project)
-        shutil.rmtree(place)
