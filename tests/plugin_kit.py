@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -122,6 +123,7 @@ def require_programs(names: Sequence[str] = COMPONENTS) -> None:
 
 def remove_all(project: Project) -> None:
     """Remove what a failed test may have left."""
+    from kubewright.host.processes import RealProcesses
     from kubewright.local import daemon_process
     from kubewright.local.cluster.down import forget
     from kubewright.local.paths import ClusterPaths
@@ -129,7 +131,7 @@ def remove_all(project: Project) -> None:
     for root in project.clusters:
         forget(ClusterPaths(root))
         for left in daemon_process.marked_processes(ClusterPaths(root)):
-            os.kill(left.pid, 9)
+            RealProcesses().signal(left, signal.SIGKILL)  # unless it has just ended
 
 
 def _environ(entry: Path) -> bytes:
