@@ -30,6 +30,9 @@ _VERBS: Final = (
     ("agnhost", ("build",), "k8s.io/kubernetes/test/images/agnhost"),
     ("nonewprivs", ("build",), "k8s.io/kubernetes/test/images/nonewprivs"),
 )
+PORTER: Final = "k8s.io/kubernetes/test/images/agnhost/porter"
+CERTIFICATE: Final = ("localhost.crt", "localhost.key")
+"""What agnhost serves https with: files of its sources, in the directory of this package."""
 
 
 def ensure_programs() -> Path:
@@ -38,7 +41,7 @@ def ensure_programs() -> Path:
     go = golang.find_go(os.environ, need=module.go)
     flags = ("-mod=readonly", "-trimpath", "-buildvcs=false", f"-ldflags={linker_flags(FAMILY, module)}")
     contents = [(module.path / name).read_bytes() for name in MODULE_FILES]
-    digest = hashlib.sha256(b"\0".join([repr((str(go), flags, _VERBS)).encode(), *contents])).hexdigest()[:12]
+    digest = hashlib.sha256(b"\0".join([repr((str(go), flags, _VERBS, CERTIFICATE)).encode(), *contents])).hexdigest()[:12]
     place = cache() / f"conformance-{digest}"
     if not place.exists():
         partial = place.with_suffix(".partial")
@@ -47,16 +50,20 @@ def ensure_programs() -> Path:
         for name, verb, package in _VERBS:
             _say(f"building {name} {KUBERNETES} from {package}")
             _run((go.path, *verb, *flags, "-o", str(partial / name), package), name=name, directory=module.path)
+        sources = _run((go.path, "list", "-mod=readonly", "-f", "{{.Dir}}", PORTER), name="agnhost", directory=module.path)[-1]
+        for name in CERTIFICATE:
+            shutil.copyfile(Path(sources, name), partial / name)
         partial.rename(place)
     return place
 
 
-def _run(argv: Sequence[str], *, name: str, directory: Path) -> None:
+def _run(argv: Sequence[str], *, name: str, directory: Path) -> list[str]:
     environment = golang.build_environment(os.environ, family=FAMILY, architecture=native_architecture(), offline=False)
     child = Child(argv, cwd=directory, environment=environment)
     code = child.run(line=_say)
     if code:
         raise failure(name, code, list(child.lines))
+    return list(child.lines)
 
 
 def _say(line: str) -> None:
