@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from server_kit import api_server
 
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.apis.machine import Addresses, Detected
@@ -83,8 +84,15 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
+def apiserver(tmp_path_factory):
+    """An API server of its own: other tests create some of these objects."""
+    with api_server(tmp_path_factory.mktemp("init-apiserver")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
 def cluster(apiserver):
-    client = KubeClient(apiserver.access())
+    client = KubeClient(apiserver.access(), timeout=600)
     with contextlib.suppress(AlreadyExists):  # the kubelet's part
         client.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node1", "labels": {"kubernetes.io/hostname": "node1"}}})
     yield Cluster(client)
