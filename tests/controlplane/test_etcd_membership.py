@@ -89,13 +89,13 @@ def test_a_member_is_added_learns_and_votes(cluster: Cluster) -> None:
     assert client.reach(cluster.peer("one")) == ""  # though it hangs up: the client's certificate has a name of another host
     assert cluster.peer("two") in client.reach(cluster.peer("two"))  # nobody is there yet
     assert joining.add(_member(cluster, "two")).action is Action.CREATE
-    added = by_peer_url(client.members(), cluster.peer("two"))
+    added = by_peer_url(joining.look(), cluster.peer("two"))
     assert added is not None
     assert (added.name, added.learner) == ("", True)
     _start(cluster, joining, "two")
     assert joining.promote(_member(cluster, "two")).action is Action.UPDATE
     _require_named(cluster, joining, "two")
-    assert sorted((member.name, member.learner) for member in client.members()) == [("one", False), ("two", False)]
+    assert sorted((member.name, member.learner) for member in joining.look()) == [("one", False), ("two", False)]
     # a second time nothing is left to do
     assert joining.add(_member(cluster, "two")).action is Action.NONE
     assert joining.promote(_member(cluster, "two")).action is Action.NONE
@@ -108,19 +108,19 @@ def test_a_run_that_was_killed_goes_on_with_the_learner_it_added(cluster: Cluste
     assert joining.add(_member(cluster, "two")).action is Action.NONE
     _start(cluster, joining, "two")
     joining.promote(_member(cluster, "two"))
-    assert len(client.members()) == 2
+    assert len(joining.look()) == 2
 
 
 def test_a_member_whose_data_is_gone_is_made_anew(cluster: Cluster) -> None:
     client = cluster.client("one")
     _join(cluster, "two")
     _join(cluster, "three")
-    before = by_peer_url(client.members(), cluster.peer("three"))
-    cluster.kill("three")
     joining = _joining(client)
+    before = by_peer_url(joining.look(), cluster.peer("three"))
+    cluster.kill("three")
     change = joining.add(EtcdMember(name="three", peer_url=cluster.peer("three"), has_data=False))
     assert change.action is Action.UPDATE
-    after = by_peer_url(client.members(), cluster.peer("three"))
+    after = by_peer_url(joining.look(), cluster.peer("three"))
     assert before is not None
     assert after is not None
     assert (after.id != before.id, after.learner, after.name) == (True, True, "")
@@ -161,7 +161,7 @@ def test_two_members_that_join_at_once_take_turns(cluster: Cluster) -> None:
         first.promote(_member(cluster, "two"))
         _require_named(cluster, first, "two")
         second.result(600)
-        members = cluster.client("one").members()
+        members = first.look()
     assert sorted((member.name, member.learner) for member in members) == [("one", False), ("three", False), ("two", False)]
     assert "one learner at a time" in _waits(reporter)[0]
 
@@ -197,20 +197,20 @@ def test_a_member_is_removed_by_its_peer_url(cluster: Cluster) -> None:
     _join(cluster, "two")
     assert remove_member(client, cluster.peer("two"), clock=clock, within=PATIENCE).action is Action.DELETE
     assert remove_member(client, cluster.peer("two"), clock=clock, within=PATIENCE).reason == "it is not a member"
-    assert [member.name for member in client.members()] == ["one"]
+    assert [member.name for member in _joining(client).look()] == ["one"]
 
 
 def test_a_dead_member_is_told_and_the_others_are_asked(cluster: Cluster) -> None:
     _join(cluster, "two")
     _join(cluster, "three")
     client = cluster.client("one", "two", "three")
-    client.follow(client.members())
-    assert all(status.healthy for status in client.statuses())
+    client.follow(_joining(client).look())
+    eventually(lambda: all(status.healthy for status in client.statuses()), "all of them to be healthy")
     cluster.kill("two")
-    statuses = client.statuses()
-    assert [status.healthy for status in sorted(statuses, key=lambda status: status.endpoint != cluster.url("two"))] == [False, True, True]
-    assert quorum(statuses)
-    assert len(client.members()) == 3  # asked of those that answer
+    health = {cluster.url("one"): True, cluster.url("two"): False, cluster.url("three"): True}
+    eventually(lambda: {status.endpoint: status.healthy for status in client.statuses()} == health, "the others to have a leader")
+    assert quorum(client.statuses())
+    assert len(_joining(client).look()) == 3  # asked of those that answer
     found = voters.look(client)
     assert ([one.member.name for one in found.dead], sorted(one.name for one in found.living)) == (["two"], ["one", "three"])
     assert f"two at {cluster.peer('two')}: {cluster.url('two')}: " in found.dead[0].reason

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -66,22 +68,38 @@ def test_clusters_that_start_at_the_same_time_do_not_affect_each_other(home: Ben
 
 
 def test_a_second_up_of_the_same_name_is_refused_while_the_first_runs(home: Bench) -> None:
-    racers = [home.spawn("up", "--nodes", "0") for _ in range(2)]
-    ended = [home.ended(process) for process in racers]
+    first = home.spawn("up", "--nodes", "0")
+    eventually(lambda: _text(home.paths().lock).endswith("up of cluster one\n"), "the first up to begin")
+    with _stopped(first):
+        said = home.run("up", "--nodes", "0")
+    ended = home.ended(first)
 
-    assert sorted(ran.code for ran in ended) == [0, 75], ended
-    winner, loser = sorted(racers, key=lambda process: process.returncode)
-    said = ended[racers.index(loser)].err
-    assert f"held by pid {winner.pid}" in said
-    assert "up of cluster one" in said
-    assert "run the same command again" in said
+    assert (said.code, ended.code) == (75, 0), (said, ended)
+    assert f"held by pid {first.pid}" in said.err
+    assert "up of cluster one" in said.err
+    assert "run the same command again" in said.err
     assert home.ready()
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+@contextmanager
+def _stopped(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Stop a command meanwhile, so that it does not end."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
 
 
 def test_down_during_an_up_names_the_running_command(home: Bench) -> None:
     working = home.spawn("up", "--name", "busy", "--nodes", "0")
     eventually(home.paths("busy").record.exists, "the other up to begin")
-    ran = home.run("down", "--name", "busy")
+    with _stopped(working):
+        ran = home.run("down", "--name", "busy")
     assert (ran.code, f"held by pid {working.pid}" in ran.err) == (75, True), ran.err
     assert home.ended(working).code == 0
     assert home.run("down", "--name", "busy").code == 0
@@ -149,7 +167,7 @@ def test_an_interrupted_repair_leaves_the_cluster_running(home: Bench) -> None:
     server = home.components()["kube-apiserver"]["pid"]
     os.kill(server, signal.SIGKILL)
     working = home.spawn("up")
-    eventually(lambda: "up of cluster one" in home.paths().lock.read_text(), "the up to begin")
+    eventually(lambda: "up of cluster one" in _text(home.paths().lock), "the up to begin")
     working.send_signal(signal.SIGINT)
     ran = home.ended(working)
     assert ran.code == 130, ran.err

@@ -83,7 +83,12 @@ def test_processes_of_a_cluster_whose_files_were_removed_are_found(home: Bench, 
     root = home.paths().root
     running = [Identity.of(row["pid"]) for row in home.components().values()]
     home.kill_daemon()  # otherwise it would notice itself
-    shutil.rmtree(root)
+
+    def removed() -> bool:
+        shutil.rmtree(root, ignore_errors=True)  # the components may be writing
+        return not root.exists()
+
+    eventually(removed, "the files to be gone")
 
     ran = home.run(then, *(["--nodes", "0"] if then == "up" else []))
 

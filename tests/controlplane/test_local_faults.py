@@ -5,12 +5,14 @@ docs/guide/troubleshooting.md has a row for each of these.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
+import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -377,37 +379,34 @@ def test_preflight_checks_every_port_of_the_table(home: Bench) -> None:
     assert set(PORT_USERS) == {one.name for one in fields(Ports)}
 
 
-THIEF = """
-import os, signal, socket, sys, time
-os.kill(int(sys.argv[2]), signal.SIGKILL)
-taken = socket.socket()
-taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-while True:
-    try:
-        taken.bind((sys.argv[1], 10259))
-        break
-    except OSError:
-        pass
-taken.listen()
-print("taken", flush=True)
-time.sleep(600)
-"""
+@contextlib.contextmanager
+def _stolen(home: Bench, component: str, port: int) -> Iterator[None]:
+    """Kill a component and listen on its port; the daemon is stopped meanwhile, so that it cannot start the component first."""
+    address, daemon = address_of(home.paths()), home.daemon().pid
+    pid = home.components()[component]["pid"]
+    with contextlib.ExitStack() as opened:
+        os.kill(daemon, signal.SIGSTOP)
+        try:
+            os.kill(pid, signal.SIGKILL)
+
+            def taken() -> bool:
+                with contextlib.suppress(OSError):
+                    opened.enter_context(socket.create_server((address, port)))
+                    return True
+                return False
+
+            eventually(taken, f"port {port} to be free")
+        finally:
+            os.kill(daemon, signal.SIGCONT)
+        yield
 
 
 def test_a_port_taken_from_a_running_cluster_is_reported_by_the_component(home: Bench) -> None:
     assert _up(home).code == 0
-    address = address_of(home.paths())
-    pid = home.components()["kube-scheduler"]["pid"]
-    thief = subprocess.Popen([sys.executable, "-c", THIEF, address, str(pid)], stdout=subprocess.PIPE)
-    try:
-        assert thief.stdout is not None
-        thief.stdout.readline()
+    with _stolen(home, "kube-scheduler", 10259):
         ran = home.run("up")
         assert ran.code == 1, ran.err
         assert "kube-scheduler does not stay up" in ran.err
         assert "address already in use" in ran.err
-    finally:
-        thief.kill()
-        thief.communicate()
     assert home.run("up").code == 0
     eventually(home.ready, "the scheduler to be back")
