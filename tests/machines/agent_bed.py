@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from machine_kit import ENVIRONMENT, eventually, kubectl, kubewright, write
+from machine_kit import ENVIRONMENT, administer, eventually, kubectl, kubewright, write
 from testbed.sharing import PYTHON
 
 from kubewright.agent.registration import ATTACH_DETACH
@@ -30,6 +30,7 @@ MOVES: Final = re.compile(
 
 
 _AWAY: Final = {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+_TTL: Final = "node.alpha.kubernetes.io/ttl"
 
 
 class Worker:
@@ -46,8 +47,8 @@ class Worker:
 
     def agent(self, *extra: str) -> None:
         settings = [f"--setenv={name}={value}" for name, value in ENVIRONMENT.items()]
-        run = (f"--unit={UNIT}", "--property=Type=notify", *settings, PYTHON, "-m", "kubewright", "agent", "run", *self.flags, *extra)
-        self.machine.run("systemd-run", *run)
+        unit = (f"--unit={UNIT}", "--property=Type=notify", "--property=TimeoutStartSec=600", *settings)
+        self.machine.run("systemd-run", *unit, PYTHON, "-m", "kubewright", "agent", "run", *self.flags, *extra)
 
     def end(self) -> None:
         """Stop whichever of them is running."""
@@ -64,15 +65,15 @@ class Worker:
 
     def forget(self) -> None:
         """Delete what a kubelet creates, while none is running."""
-        self.one.run("kubectl", "delete", "node", self.name, env=ADMIN)
-        self.one.run("kubectl", "-n", "kube-node-lease", "delete", "lease", self.name, "--ignore-not-found", env=ADMIN)
+        administer(self.one, "delete", "node", self.name, "--ignore-not-found")
+        administer(self.one, "-n", "kube-node-lease", "delete", "lease", self.name, "--ignore-not-found")
         eventually(lambda: not self.get("csinode"), "the CSINode to go with its Node")
 
     def condition(self, kind: str) -> dict[str, Any]:
         return find(self.get("node").get("status", {}).get("conditions", ()), kind) or {}
 
     def heartbeat(self) -> str:
-        """Return the time of the last heartbeat when its second is over, so that the next program sends a different one."""
+        """Return the time of the last heartbeat of a program that has ended, when that second is over: the next one sends a later one."""
         found = str(self.condition("Ready")["lastHeartbeatTime"])
         eventually(lambda: rfc3339(datetime.now(UTC)) > found, "the next second")
         return found
@@ -86,8 +87,14 @@ class Worker:
 
         eventually(is_so, f"Ready to be {status} on {self.name}: {self.said()}")
         eventually(lambda: bool(self.get("lease") and self.get("csinode")), "its Lease and CSINode")
-        if status == "True":  # kube-controller-manager removes the taint a moment later
-            eventually(lambda: not any(taint["key"] in _AWAY for taint in self.get("node")["spec"].get("taints", ())), "its taints to go")
+        if status == "True":
+            eventually(self._is_whole, "its taints to go, an annotation, and its images")
+
+    def _is_whole(self) -> bool:
+        """Whether kube-controller-manager has done its part, and the images are there, which a kubelet lists in the background."""
+        node = self.get("node")
+        away = any(taint["key"] in _AWAY for taint in node.get("spec", {}).get("taints", ()))
+        return not away and _TTL in node.get("metadata", {}).get("annotations", {}) and bool(node["status"].get("images"))
 
     def said(self) -> str:
         return self.machine.run("journalctl", "-u", UNIT, "-n", "30", "--no-pager", check=False).out
@@ -99,7 +106,7 @@ class Scarcity:
     `tasks` are those of the whole host, because one machine can take all.
     """
 
-    MARGIN: Final = {"memory.available": 400 << 20, "pid.available": 2000}
+    MARGIN: Final = {"memory.available": 400 << 20, "pid.available": 4000}
     """How much less than now may be left: more than other programs need in the meantime."""
     _MEASURE: Final = (
         "from kubewright.host import usage; from kubewright.host.filesystem.files import Files; files = Files()\n"
@@ -209,7 +216,7 @@ class Meddler:
         return {"labels": metadata["labels"], "annotation": metadata["annotations"].get(ATTACH_DETACH), **amounts}
 
     def _patch(self, body: Mapping[str, Any], *where: str) -> None:
-        self._worker.one.run("kubectl", "patch", "node", self._worker.name, "-p", json.dumps(body), *where, env=ADMIN)
+        administer(self._worker.one, "patch", "node", self._worker.name, "-p", json.dumps(body), *where)
 
 
 class Wire:
@@ -238,8 +245,8 @@ class Wire:
         self._one.run("sh", "-c", f": > {self.FILE}")
 
     def rows(self) -> list[dict[str, str]]:
-        """Return every request since `forget`."""
-        return [json.loads(line) for line in self._one.run("cat", self.FILE).out.splitlines()]
+        """Return every request since `forget`, but for one that is being written."""
+        return [json.loads(line) for line in self._one.run("cat", self.FILE).out.splitlines(keepends=True) if line.endswith("\n")]
 
     def node_patches(self) -> list[dict[str, Any]]:
         """Return the bodies of the patches of the node's status."""
@@ -291,4 +298,5 @@ def unlike(kubelets: Mapping[str, set[str]], ours: Mapping[str, set[str]]) -> se
         for mark, mine, other in (("-", kubelets, ours), ("+", ours, kubelets))
         for word in mine.get(what, set()) - other.get(what, set())
         if not word.endswith("lastTransitionTime")  # after a change back within one second it is the same
+        if not word.startswith("status.images")  # in the first status of a kubelet only if it has listed them by then
     }
