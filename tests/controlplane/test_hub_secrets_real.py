@@ -78,7 +78,7 @@ def management(apiserver: RunningServer) -> RunningServer:
     group = {"apiGroup": "rbac.authorization.k8s.io"}
     head = {"name": USER, "namespace": NAMESPACE}
     subjects = [{**group, "kind": "User", "name": USER}]
-    with closing(KubeClient(apiserver.access())) as admin:
+    with closing(KubeClient(apiserver.access(), timeout=600)) as admin:
         admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         admin.create({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": head, "rules": RULES})
         binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": head, "subjects": subjects}
@@ -96,7 +96,7 @@ class RealPlace:
     @property
     def api(self) -> KubeAPI:
         """Return a separate client."""
-        return KubeClient(self._access)
+        return KubeClient(self._access, timeout=600)
 
     def open(self, *, key: bytes = STATE_KEY, retention: Retention | None = None) -> HubStore:
         return self.over(self.api, key=key, retention=retention)
@@ -127,12 +127,12 @@ def test_a_writer_paused_before_any_call_does_not_overwrite_newer_data(managemen
 
 
 def test_the_state_of_an_earlier_version_is_migrated_once(management: RunningServer) -> None:
-    with closing(KubeClient(management.access())) as admin:
+    with closing(KubeClient(management.access(), timeout=600)) as admin:
         for one in json.loads((OLD / "secrets1.json").read_text())["items"]:
             admin.create(one)
 
     def opened(taking_over: Event | None = None) -> SecretStore:
-        api = KubeClient(management.access(USER, "hubs"))
+        api = KubeClient(management.access(USER, "hubs"), timeout=600)
         return SecretStore(api, namespace=NAMESPACE, name="one", key=STATE_KEY, random=SystemRandom(), taking_over=taking_over)
 
     with pytest.raises(OldState):
@@ -170,7 +170,7 @@ def _pin(key: str) -> str:
 
 def test_a_hub_with_its_state_in_secrets_admits_nodes_and_survives_a_kill(hub: HubProcess, management: RunningServer) -> None:
     created = hub.data("token", "create", "a", "--ttl", "1h")
-    holder = KubeClient(Access(server=management.url, ca_pem=management.ca_pem, identity=BearerToken(created["token"])))
+    holder = KubeClient(Access(server=management.url, ca_pem=management.ca_pem, identity=BearerToken(created["token"])), timeout=600)
     with closing(holder):
         eventually(lambda: _pin(_published(holder)) == created["joinKey"], "the hub to publish its key")
         key = _published(holder)
@@ -205,7 +205,7 @@ def test_the_second_hub_with_the_same_state_takes_over_when_the_first_one_hangs(
     other.start()
     try:
         eventually(lambda: "waiting for the lease" in other.log, "the other one to wait")
-        holder = KubeClient(Access(server=management.url, ca_pem=management.ca_pem, identity=BearerToken(created["token"])))
+        holder = KubeClient(Access(server=management.url, ca_pem=management.ca_pem, identity=BearerToken(created["token"])), timeout=600)
         with closing(holder):
             eventually(lambda: _pin(_published(holder)) == created["joinKey"], "the hub to publish its key")
             first = _joined(holder, management, "replica-1", "replica-2")
@@ -216,6 +216,7 @@ def test_the_second_hub_with_the_same_state_takes_over_when_the_first_one_hangs(
             hub.pause(go_on=True)
             eventually(lambda: not hub.runs, "the one that stood still to end")
             assert "was not renewed in time" in hub.log
+            led = hub.log.count("leads by the lease")
             hub.start()
             last = _joined(holder, management, "replica-5")
         given = {**first, **nodes, **last}
@@ -224,7 +225,6 @@ def test_the_second_hub_with_the_same_state_takes_over_when_the_first_one_hangs(
         assert hub.log.count("has been answered") + other.log.count("has been answered") >= 5
     finally:
         other.kill()
-    led = hub.log.count("leads by the lease")
     eventually(lambda: hub.log.count("leads by the lease") > led, "the first one to lead again")
     hub.run("token", "revoke", "a", created["id"])
     hub.run("cluster", "remove", "a")
@@ -244,7 +244,7 @@ def _joined(holder: KubeClient, server: RunningServer, *names: str) -> dict[str,
 def test_a_hub_without_permission_for_leases_names_the_missing_permission(
     hub: HubProcess, management: RunningServer, tmp_path: Path
 ) -> None:
-    with closing(KubeClient(management.access())) as admin:
+    with closing(KubeClient(management.access(), timeout=600)) as admin:
         head = {"name": "secrets-only", "namespace": NAMESPACE}
         group = {"apiGroup": "rbac.authorization.k8s.io"}
         admin.create({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": head, "rules": RULES[:1]})
@@ -267,7 +267,7 @@ def test_a_cluster_of_oneinfra_is_imported_and_its_nodes_continue(hub: HubProces
     [row] = hub.data("import", str(hub.place / "old.yaml"))
     assert (row["name"], row["tokens"]) == ("old", 2)
     token = BearerToken(found["spec"]["joinTokens"][0])
-    with closing(KubeClient(Access(server=management.url, ca_pem=management.ca_pem, identity=token))) as holder:
+    with closing(KubeClient(Access(server=management.url, ca_pem=management.ca_pem, identity=token), timeout=600)) as holder:
         public = keys.load(JOIN_KEY.encode(), source="the join key").public_pem().decode()
         eventually(lambda: _published(holder) == public, "the hub to publish the key that old nodes know")
         node = OldNode("from-before", management.url)
@@ -277,7 +277,7 @@ def test_a_cluster_of_oneinfra_is_imported_and_its_nodes_continue(hub: HubProces
 
 
 def test_the_hub_has_no_other_permissions_in_the_management_cluster(management: RunningServer) -> None:
-    with closing(KubeClient(management.access(USER, "hubs"))) as client:
+    with closing(KubeClient(management.access(USER, "hubs"), timeout=600)) as client:
         with pytest.raises(Forbidden):
             client.list(SECRET, "kube-system")
         with pytest.raises(Forbidden):
