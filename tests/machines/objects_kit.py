@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from machine_kit import kubectl
+
 from kubewright.machines.machine import Machine
 
 KINDS: Final = (
@@ -26,11 +28,8 @@ _ENCODED: Final = re.compile(r"(certificate-authority-data: )\S+")
 
 def objects(machine: Machine) -> Mapping[str, Any]:
     """Return the objects of the cluster by kind and name, without identities, times, addresses, keys and status."""
-    said = machine.run(
-        *("kubectl", "get", KINDS, "--all-namespaces", "--show-managed-fields", "-o", "json"),
-        env={"KUBECONFIG": "/etc/kubernetes/admin.conf"},
-    )
-    found = [_plain(one, machine.address) for one in json.loads(said.out)["items"]]
+    items = kubectl(machine, "get", KINDS, "--all-namespaces", "--show-managed-fields")["items"]
+    found = [_plain(one, machine.address) for one in items]
     return {f"{one['kind']} {one['metadata'].get('namespace', '-')}/{one['metadata']['name']}": one for one in found}
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pytest
 from cluster_kit import KUBEADM, KUBEWRIGHT, Cluster, at_once, both
-from machine_kit import eventually, kubectl
+from machine_kit import eventually, kubectl, ready
 from objects_kit import objects
 from rights_kit import IDENTITIES, TARGETS, VERBS, differing, identities, rights, status
 
@@ -21,11 +22,12 @@ Clients = Mapping[str, Mapping[str, KubeClient]]
 
 @pytest.fixture(scope="module")
 def clusters(parts: Parts) -> Iterator[Mapping[str, Cluster]]:
-    """Two clusters with pods on a node that has reported them: what it may read depends on its pods."""
+    """Two clusters with pods that are ready, on a node that has reported them: what it may read depends on its pods."""
 
     def settled(cluster: Cluster) -> bool:
         pods = kubectl(cluster.first, "-n", "kube-system", "get", "pods").get("items", [])
-        return len(pods) == 7 and all(pod["spec"].get("nodeName") and "startTime" in pod["status"] for pod in pods)
+        placed = len(pods) == 7 and all(pod["spec"].get("nodeName") and "startTime" in pod["status"] for pod in pods)
+        return placed and ready(cluster.first, "daemonset", "kube-proxy") and ready(cluster.first, "deployment", "coredns")
 
     with both(parts, topic="rights") as made:
         for cluster in made.values():
@@ -40,9 +42,18 @@ def clients(clusters: Mapping[str, Cluster]) -> Iterator[Clients]:
 
 
 def test_both_clusters_have_the_same_objects(clusters: Mapping[str, Cluster]) -> None:
-    theirs, ours = (objects(clusters[tool].first) for tool in (KUBEADM, KUBEWRIGHT))
+    theirs: dict[str, Any] = {}
+    ours: dict[str, Any] = {}
+
+    def listed() -> bool:
+        """Whether both have the same objects: kube-controller-manager makes some of them when a controller begins."""
+        for found, tool in ((theirs, KUBEADM), (ours, KUBEWRIGHT)):
+            found.clear()
+            found.update(objects(clusters[tool].first))
+        return ours.keys() == theirs.keys()
+
+    eventually(listed, "the same objects")
     assert len(theirs) > 150
-    assert ours.keys() == theirs.keys()
     managers = {name: (theirs[name]["metadata"].pop("managedFields"), ours[name]["metadata"].pop("managedFields")) for name in theirs}
     assert {name: found for name, found in managers.items() if found[0] != found[1] and name not in RACED} == WRITERS
     assert {name: managers[name] for name in RACED if managers[name] not in (RACED[name], (RACED[name][0],) * 2)} == {}
