@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from cluster_kit import CERTIFICATE_KEY, KUBEWRIGHT, TOKEN, Cluster, begin
 from kill_kit import Boundary, undisturbed
 from kill_stages import Reference
-from machine_kit import SHARED, administer, eventually, kubectl, kubewright
+from machine_kit import SHARED, administer, eventually, kubectl, kubewright, patiently
 from state_kit import State, require_same
 from testbed.bed import Bed
 
@@ -24,8 +24,8 @@ from kubewright.machines.parts import Parts
 SNAPSHOT = "/root/killed.db"
 CHECKPOINTS = "/var/lib/kubewright/checkpoints"
 _JOIN = (
-    *("join", "cluster.test:6443", "--token", TOKEN, "--discovery-token-unsafe-skip-ca-verification", "--control-plane"),
-    *("--certificate-key", CERTIFICATE_KEY, "--ignore-preflight-errors=SystemVerification"),
+    *("cluster.test:6443", "--token", TOKEN, "--discovery-token-unsafe-skip-ca-verification", "--control-plane"),
+    *("--certificate-key", CERTIFICATE_KEY),
 )
 
 
@@ -161,7 +161,7 @@ class MemberReplace(EtcdStage):
     @cached_property
     def machine(self) -> Machine:
         second = self.bed["two"]
-        kubewright(second, *_JOIN)
+        kubewright(second, *patiently(second, _JOIN))
         return second
 
     def begin(self) -> None:

@@ -32,9 +32,9 @@ authentication: {anonymous: {enabled: false}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
 """
 SWAP: Final = "Filename Type Size Used Priority\\n/dev/sda2 partition 1000 0 -2\\n"
-_LISTEN: Final = "import socket, time; s = socket.create_server(('0.0.0.0', 10250)); open('{place}/listens', 'w'); time.sleep(600)"
+_LISTEN: Final = "import socket, time; s = socket.create_server(('0.0.0.0', 10250)); open('{place}/listens', 'w'); time.sleep(7200)"
 _HOLD: Final = f'systemd-run -q --unit=holder /usr/bin/python3 -c "{_LISTEN.format(place=PLACE)}"'
-_WAIT: Final = "for _ in $(seq 300); do [ {condition} ] && exit 0; sleep 0.1; done; exit 1"
+_WAIT: Final = "for _ in $(seq 6000); do [ {condition} ] && exit 0; sleep 0.1; done; exit 1"
 
 FAILING: Final[Mapping[str, tuple[str, str]]] = {
     "failed to parse kubelet flag": (f"echo MORE=--nonsense > {PLACE}/more", f"rm {PLACE}/more"),
@@ -89,6 +89,7 @@ def fail(machine: Machine, text: str) -> dict[str, object]:
     machine.run("sh", "-c", breaks)
     try:
         machine.run("sh", "-c", "systemctl start kubelet; " + _WAIT.format(condition='"$(systemctl is-active kubelet)" = failed'))
+        machine.run("journalctl", "--sync")  # its output may be in the journal later
         return dict(json.loads(machine.run(PYTHON, "-c", _LOOK, env=ENVIRONMENT).out))
     finally:
         machine.run("sh", "-c", f"systemctl stop kubelet; {mends}")

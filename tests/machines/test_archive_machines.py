@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from archive_kit import NAME, archive
-from machine_kit import CONFIG, INIT, eventually, kubectl, signed, write
+from machine_kit import CONFIG, INIT, eventually, kubectl, patiently, signed, write
 from testbed.bed import Bed
 
 from kubewright.machines.kit import programs
@@ -17,7 +17,6 @@ from kubewright.machines.parts import Parts
 
 HOME = f"/opt/two words/{NAME}"
 PROGRAM = f"{HOME}/bin/kubewright"
-IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
 NOBODY = """\
 apiVersion: v1
 kind: Config
@@ -98,7 +97,7 @@ def test_the_archive_starts_its_daemon(bed: Bed) -> None:
     """`up` starts the program again as a separate process, with the interpreter of the archive."""
     two = bed["two"]
     place = str(programs(COMPONENTS)["etcd"].parent)
-    call(two, "up", "--nodes", "1", "--binaries-dir", place)
+    call(two, "up", "--nodes", "1", "--wait", "14m", "--binaries-dir", place)
     status = json.loads(call(two, "local", "status", "-o", "json").out)
     executable = two.run("sh", "-c", "ps -eo comm,args | grep [k]ubewright.local.daemon").out
     call(two, "down")
@@ -114,7 +113,7 @@ def test_machines_join_and_leave_with_the_archive(bed: Bed) -> None:
     said = call(one, "init", "--config", CONFIG).out
     words = call(one, "token", "create", "--print-join-command").out.split()
     signed(one, words[words.index("--token") + 1])
-    call(two, *words[1:], IGNORED)
+    call(two, *patiently(two, words[1:]))
     assert "--discovery-token-ca-cert-hash sha256:" in said
     eventually(
         lambda: _ready(one) == ["one", "two"], "both nodes to be ready"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from canary_kit import CERTIFICATE_KEY, GIVEN, PASSWORD, TOKEN, Arguments, Kept, files, journal, made, seen
 from cluster_kit import at_once
-from machine_kit import CONFIG, INIT, SHARED, kubewright, signed
+from machine_kit import CONFIG, INIT, SHARED, kubewright, patiently, signed
 from testbed.bed import Bed
 
 from kubewright.machines.machine import Ended, Machine
@@ -113,7 +113,10 @@ def joined(initialized: Scene) -> Scene:
         secret(scene.bed[name], "/root/key", f"{CERTIFICATE_KEY}\n")
     scene.call("worker", *JOIN, "--plan")
     scene.call("second", *FURTHER, "--plan", "-o", "json")
-    at_once(lambda: scene.call("worker", *JOIN, "-v", "10"), lambda: scene.call("second", *FURTHER, "-v", "10"))
+    told = ("--token", TOKEN, "--discovery-token-unsafe-skip-ca-verification", "--control-plane", "--certificate-key", CERTIFICATE_KEY)
+    patient = patiently(scene.bed["second"], ["cluster.test:6443", *told])
+    scene.bed["second"].run("chmod", "600", CONFIG)
+    at_once(lambda: scene.call("worker", *JOIN, "-v", "10"), lambda: scene.call("second", *patient, "-v", "10"))
     return scene
 
 

@@ -82,7 +82,7 @@ class TestKubeletThatFails:
 
 
 def test_a_port_in_use_is_reported_with_the_process_that_uses_it(machine: Machine) -> None:
-    listen = "import socket, time; s = socket.create_server(('0.0.0.0', 6443)); print('listens', flush=True); time.sleep(600)"
+    listen = "import socket, time; s = socket.create_server(('0.0.0.0', 6443)); print('listens', flush=True); time.sleep(7200)"
     holder = machine.start("/usr/bin/python3", "-c", listen, stdout=-1)
     assert holder.stdout is not None
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from machine_kit import CONFIG, INIT, SHARED, eventually, join_command, kubectl, kubewright, write
+from machine_kit import CONFIG, INIT, SHARED, eventually, join_command, kubectl, kubewright, patiently, write
 from testbed.bed import Bed
 
 from kubewright.machines.machine import Machine
@@ -36,6 +36,6 @@ def test_a_cluster_of_machines_without_ipv4(parts: Parts) -> None:
         write(one, CONFIG, INIT.format(address='"fd00:31::11"').replace("networking: {podSubnet: 10.244.0.0/16}", NETWORKS))
         kubewright(one, "init", "--config", CONFIG)
         assert kubewright(one, "init", "--plan", "--config", CONFIG).out == ""
-        kubewright(two, *join_command(one), "--ignore-preflight-errors=SystemVerification")
+        kubewright(two, *patiently(two, join_command(one)))
         eventually(lambda: ready(one, "one") and ready(one, "two"), "both Nodes to be Ready")
         assert [addresses(one, name) for name in ("one", "two")] == [{"fd00:31::11"}, {"fd00:31::12"}]

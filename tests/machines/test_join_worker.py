@@ -9,14 +9,13 @@ from dataclasses import dataclass
 
 import pytest
 import trustme
-from machine_kit import CONFIG, INIT, SHARED, eventually, join_command, kubectl, kubewright, write
+from machine_kit import CONFIG, INIT, PATIENT, SHARED, administer, eventually, join_command, kubectl, kubewright, write
 from testbed.bed import Bed
 
 from kubewright.machines.machine import Ended, Machine
 from kubewright.machines.parts import Parts
 
 IGNORED = "--ignore-preflight-errors=SystemVerification"  # these machines have cgroup v1
-ADMIN = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 STATIC = {"kube-apiserver.yaml", "kube-controller-manager.yaml", "kube-scheduler.yaml"}
 """Manifests of a joining control plane, before etcd's."""
 AGE = 12
@@ -45,27 +44,27 @@ server.socket = context.wrap_socket(server.socket, server_side=True)
 server.serve_forever()
 """
 
-FANCY = """\
+FANCY = f"""\
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: JoinConfiguration
 discovery:
-  file: {{kubeConfigPath: {place}}}
-  tlsBootstrapToken: {token}
+  file: {{{{kubeConfigPath: {{place}}}}}}
+  tlsBootstrapToken: {{token}}
 nodeRegistration:
   name: worker-four
   ignorePreflightErrors: [SystemVerification]
-  taints: [{{key: team, value: blue, effect: NoSchedule}}, {{key: slow, effect: PreferNoSchedule}}]
-  kubeletExtraArgs: [{{name: v, value: "3"}}]
-patches: {{directory: /root/patches}}
-"""
-PLANE = """\
+  taints: [{{{{key: team, value: blue, effect: NoSchedule}}}}, {{{{key: slow, effect: PreferNoSchedule}}}}]
+  kubeletExtraArgs: [{{{{name: v, value: "3"}}}}]
+patches: {{{{directory: /root/patches}}}}
+{PATIENT}"""
+PLANE = f"""\
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: JoinConfiguration
 discovery:
-  bootstrapToken: {{apiServerEndpoint: "{endpoint}", token: {token}, caCertHashes: ["{pin}"]}}
+  bootstrapToken: {{{{apiServerEndpoint: "{{endpoint}}", token: {{token}}, caCertHashes: ["{{pin}}"]}}}}
 controlPlane:
-  localAPIEndpoint: {{advertiseAddress: {address}}}
-"""
+  localAPIEndpoint: {{{{advertiseAddress: {{address}}}}}}
+{PATIENT}"""
 
 
 @dataclass(frozen=True)
@@ -284,7 +283,7 @@ def test_a_machine_joins_by_single_phases(cluster: Cluster) -> None:
     """
     four, one = cluster.bed["four"], cluster.one
     kubewright(four, "reset", "--force", IGNORED)
-    one.run("kubectl", "delete", "node", "worker-four", env=ADMIN, check=False)
+    administer(one, "delete", "node", "worker-four", "--ignore-not-found")
     uploaded = kubewright(one, "init", "phase", "upload-certs", "--upload-certs", "--config", CONFIG).out
     key = uploaded.partition("Using certificate key:\n")[2].split()[0]
     trust = cluster.joining()[:-1]
@@ -328,7 +327,7 @@ def test_a_machine_joins_by_single_phases(cluster: Cluster) -> None:
     assert taints() == []
     phase("control-plane-join mark-control-plane", *plane)
     assert taints() == ["node-role.kubernetes.io/control-plane"]
-    one.run("kubectl", "taint", "node", "four", "node-role.kubernetes.io/control-plane-", env=ADMIN)
+    administer(one, "taint", "node", "four", "node-role.kubernetes.io/control-plane-")
     phase("control-plane-join all", *plane)
     assert taints() == ["node-role.kubernetes.io/control-plane"]
     phase("wait-control-plane")

@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from cluster_kit import at_once
-from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, argv, eventually, join_command, kubectl, kubewright, write
+from cluster_kit import KUBEADM, at_once
+from interop_kit import reset
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, administer, argv, eventually, join_command, kubectl, kubewright, patiently, write
 from testbed.bed import Bed
 from testbed.sharing import PYTHON
 
@@ -20,7 +21,6 @@ from kubewright.machines.machine import Machine
 from kubewright.machines.parts import Parts
 
 PLACES = "/etc/kubernetes /var/lib/kubelet /var/lib/etcd /var/lib/kubewright /etc/cni /var/lib/cni"
-IGNORED = "--ignore-preflight-errors=SystemVerification"
 RULES = "nft list tables | grep kube-proxy; iptables-save | grep KUBE-; ip6tables-save | grep KUBE-"
 LEARNER = """\
 import sys
@@ -54,6 +54,12 @@ def left(machine: Machine) -> dict[str, list[str]]:
     }
 
 
+def emptied(machine: Machine) -> dict[str, list[str]]:
+    """Return the same after a reset, once the killed processes have ended."""
+    eventually(lambda: left(machine)["processes"] == [], "all processes to end")
+    return left(machine)
+
+
 def init(machine: Machine, *, tool: str = "kubewright") -> None:
     write(machine, CONFIG, INIT.format(address=machine.address))
     if tool == "kubewright":
@@ -64,8 +70,8 @@ def init(machine: Machine, *, tool: str = "kubewright") -> None:
 
 def join(first: Machine, worker: Machine, *, tool: str = "kubewright") -> None:
     """Join the machine. A Node from an earlier join of the machine is deleted first, because it would stay Ready for another minute."""
-    first.run("kubectl", "delete", "node", worker.name, "--ignore-not-found", env={"KUBECONFIG": "/etc/kubernetes/admin.conf"})
-    words = [*join_command(first, tool=("kubeadm",)), IGNORED]
+    administer(first, "delete", "node", worker.name, "--ignore-not-found")
+    words = patiently(worker, join_command(first, tool=("kubeadm",)))
     if tool == "kubewright":
         kubewright(worker, *words)
     else:
@@ -107,10 +113,10 @@ def test_reset_restores_the_state_before_init(pair: dict[str, Bed]) -> None:
     at_once(*(lambda bed=bed: works(bed["one"], pods=8) for bed in pair.values()))
     for name in ("two", "one"):
         said = kubewright(ours[name], "reset", "--force").out
-        theirs[name].run("kubeadm", "reset", "--force")
+        reset(KUBEADM, theirs[name])
         assert "[reset] Stopping the kubelet service" in said
-        mine = left(ours[name])
-        assert mine == left(theirs[name]), name
+        mine = emptied(ours[name])
+        assert mine == emptied(theirs[name]), name
         assert (mine["mounts"], mine["processes"], mine["pods"], mine["kubelet"]) == ([], [], [], ["inactive"])
     theirs.down()
 
@@ -145,7 +151,7 @@ def test_a_machine_joins_again_and_the_next_reset_finishes_a_killed_one(cluster:
         going.send_signal(signal.SIGKILL)
         going.wait(600)
         assert kubewright(two, "reset", "--force").code == 0
-        found = left(two)
+        found = emptied(two)
         assert (found["mounts"], found["processes"], found["pods"], found["kubelet"]) == ([], [], [], ["inactive"])
         assert [path for path in found["files"] if path.startswith(("/etc/kubernetes", "/var/lib"))] == [
             "/etc/kubernetes",
@@ -164,14 +170,14 @@ def test_a_busy_mount_is_reported_and_kept_and_the_rest_is_removed(cluster: Bed)
     # not below pods: the kubelet itself removes directories there that do not belong to a pod
     two.run("sh", "-c", "mkdir -p /srv/precious /var/lib/kubelet/held && echo data >/srv/precious/file")
     two.run("mount", "--bind", "/srv/precious", "/var/lib/kubelet/held")
-    holder = two.start("sh", "-c", "exec 3</var/lib/kubelet/held/file; exec sleep 600")
+    holder = two.start("sh", "-c", "exec 3</var/lib/kubelet/held/file; exec sleep 7200")
     eventually(lambda: "/kubelet/held" in two.run("sh", "-c", "ls -l /proc/[0-9]*/fd 2>/dev/null", check=False).out, "a holder")
     ended = kubewright(two, "reset", "--force", check=False)
     assert ended.code == 1
     assert "error: not everything could be reset" in ended.err
     assert "/var/lib/kubelet/held cannot be unmounted: Device or resource busy" in ended.err
     assert two.run("cat", "/srv/precious/file").out == "data\n"
-    found = left(two)
+    found = emptied(two)
     assert (found["processes"], found["pods"], found["mounts"]) == ([], [], ["/var/lib/kubelet/held"])
     assert [path for path in found["files"] if path.startswith("/var/lib/kubelet/")] == [
         "/var/lib/kubelet/held",
@@ -179,7 +185,7 @@ def test_a_busy_mount_is_reported_and_kept_and_the_rest_is_removed(cluster: Bed)
     ]
     holder.kill()
     holder.wait(600)
-    two.run("pkill", "-f", "sleep 600", check=False)
+    two.run("pkill", "-f", "sleep 7200", check=False)
     assert kubewright(two, "reset", "--force").code == 0
     assert left(two)["mounts"] == []
     assert two.run("cat", "/srv/precious/file").out == "data\n"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from archive_kit import image
 from cluster_kit import KUBEWRIGHT, run
-from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, administer, argv, eventually, kubectl, kubewright, signed, write
+from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, administer, argv, eventually, kubectl, kubewright, patiently, signed, write
 from testbed.bed import Bed
 
 from kubewright.machines.machine import Machine
@@ -64,7 +64,7 @@ def test_a_worker_joins_with_a_token_of_its_own_and_gets_its_certificates_withou
     words = one.run(*create, env={**ENVIRONMENT, **ADMINISTRATOR}).out.split()[1:]
     token = words[words.index("--token") + 1]
     signed(one, token)
-    run(KUBEWRIGHT, two, *words, "--ignore-preflight-errors=SystemVerification")  # these machines have cgroup v1
+    run(KUBEWRIGHT, two, *patiently(two, words))
     eventually(lambda: reads_log(one, "two"), "a log of the worker")
     assert decided(one, f"system:bootstrap:{token[:6]}", CLIENT) == {("Approved", "NodeJoinPolicy")}
     assert decided(one, "system:node:two") == {("Approved", "NodeJoinPolicy")}

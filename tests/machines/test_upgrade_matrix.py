@@ -76,7 +76,8 @@ def test_all_pairs_of_tools_leave_the_same_cluster(
             require_next(machine)
         assert [container_of(first, node) for node in (SECOND, WORKER)] == works
         assert members(first) == dict.fromkeys(NAMES[:3], True)
-        assert nodes(first) == {**dict.fromkeys(NAMES[:3], (True, True)), WORKER: (True, False)}
+        wanted = {**dict.fromkeys(NAMES[:3], (True, True)), WORKER: (True, False)}
+        eventually(lambda: nodes(first) == wanted, "all Nodes to be ready")
         found = states(machines)
         require_same(expected.setdefault(cell.made, found), found)
         require_usable(first)

@@ -154,12 +154,12 @@ def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, p
         True,
     )
 
-    assert cluster.via(balanced) == addresses[worker]  # not the control plane, which its label excludes
+    eventually(lambda: cluster.via(balanced) == addresses[worker], "the address to be on the worker: a label excludes the control plane")
     cluster.call("local", "machine", "kill", worker)
     eventually(lambda: cluster.via(balanced) == addresses[control_plane], "the address to move to the machine that is left")
     assert states(cluster.status()) == {control_plane: "Running", worker: "Stopped"}
     os.kill(cluster.status()["daemon"]["pid"], signal.SIGKILL)
-    assert "its daemon does not run" in cluster.status()["problem"]
+    eventually(lambda: "its daemon does not run" in cluster.status()["problem"], "the daemon to end")
     repaired = cluster.up()
     assert [change["target"] for change in repaired["changes"] if change["target"].startswith("machine ")] == [f"machine {worker}"]
     assert states(repaired) == {control_plane: "Running", worker: "Running"}

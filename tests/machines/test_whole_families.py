@@ -103,7 +103,7 @@ def test_pods_and_services_of_both_families(pair: tuple[Cluster, Cluster], parts
     eventually(lambda: families(balanced(dual)) == [4, 6], "the addresses of the LoadBalancer Service")
     for address in balanced(dual):
         answers(partial(fetched, url(address, 80)), f"the LoadBalancer Service at {address}")
-        assert dual.via(address) in both[1]  # the worker
+        eventually(lambda address=address: dual.via(address) in both[1], f"{address} to be on the worker")
     assert dual.up()["changes"] == []
 
     made = up(alone, ALONE, tmp_path)

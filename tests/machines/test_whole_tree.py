@@ -47,11 +47,11 @@ CONFIG = """\
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 controllerManager:
-  extraArgs: [{name: node-monitor-grace-period, value: 20s}]
+  extraArgs: [{name: node-monitor-grace-period, value: 60s}]
 apiServer:
   extraArgs: [{name: default-unreachable-toleration-seconds, value: "1"}, {name: default-not-ready-toleration-seconds, value: "1"}]
 """
-"""Pods of a lost machine move earlier than by default, as the guide says."""
+"""Pods of a lost machine move earlier than by default, as the guide says, but no earlier than a machine may be without the processor."""
 
 
 @pytest.fixture

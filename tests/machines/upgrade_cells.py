@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster_kit import KUBEADM, run
-from interop_kit import left
+from interop_kit import left, reset
 from level_kit import COMPONENTS, IGNORED, NEXT, apply, files_made, running, state
 from machine_kit import administer, eventually, kubectl, kubewright
 from state_kit import State
@@ -67,7 +67,7 @@ def workload(first: Machine, node: str) -> None:
     }
     spec = {"nodeName": node, "containers": [container]}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"works-{node}"}, "spec": spec}
-    first.run("kubectl", "create", "-f", "-", data=json.dumps(body), env={"KUBECONFIG": "/etc/kubernetes/admin.conf"})
+    administer(first, "create", "-f", "-", data=json.dumps(body))
     eventually(lambda: container_of(first, node)[0] != "", "the pod to run")
 
 
@@ -115,5 +115,5 @@ def require_unchanged(machine: Machine) -> None:
 
 def require_reset(tool: str, machine: Machine) -> None:
     """Reset a machine with a tool, and require that nothing is left but for the backups of upgrades, which both tools leave."""
-    run(tool, machine, "reset", "--force")
+    reset(tool, machine)
     assert [one for one in left(machine) if not one.startswith("/etc/kubernetes/tmp/")] == []

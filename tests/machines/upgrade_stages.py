@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from kill_kit import Boundary, Course, undisturbed
 from kill_stages import Reference
-from level_kit import COMPONENTS, NEXT, configuration, running, state
+from level_kit import COMPONENTS, NEXT, configuration, require_running, running, state
 from machine_kit import CONFIG, ENVIRONMENT, SHARED, eventually, kubectl, kubewright, ready, write
 from state_kit import State, require_same
 from testbed import patch_level
@@ -108,7 +108,7 @@ class UpgradeStage:
         self.require_finished(machine)
 
     def require_finished(self, machine: Machine) -> None:
-        assert running(machine) == dict.fromkeys(COMPONENTS, self.after)
+        require_running(machine, self.after)
         require_same(self.reference.state, self.state(machine))
         assert machine.run("systemctl", "cat", "kubewright-recover", check=False).code != 0
 
