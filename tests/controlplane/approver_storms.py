@@ -68,7 +68,8 @@ class Nodes:
     @contextmanager
     def client(self, name: str) -> Iterator[KubeClient]:
         """Provide a client that the API server takes for a node."""
-        client = KubeClient(replace(self._access, impersonation=Impersonation(user=f"system:node:{name}", groups=(NODES,))))
+        acting = Impersonation(user=f"system:node:{name}", groups=(NODES,))
+        client = KubeClient(replace(self._access, impersonation=acting), timeout=600)
         try:
             yield client
         finally:

@@ -193,7 +193,8 @@ def _flooded(cluster: Bench, api: KubeClient, name: str, *, maker: str, count: i
     """Let a user create requests as fast as possible, and return how long another user's took at most in the meantime, and right after."""
 
     def flood(part: int) -> None:
-        noisy = KubeClient(replace(cluster.cluster().access, impersonation=Impersonation(user=maker, groups=("system:authenticated",))))
+        acting = Impersonation(user=maker, groups=("system:authenticated",))
+        noisy = KubeClient(replace(cluster.cluster().access, impersonation=acting), timeout=600)
         for number in range(part, count, 4):
             made = body(f"{name}-{number:05d}")
             made["spec"]["signerName"] = signer or made["spec"]["signerName"]

@@ -65,7 +65,7 @@ def test_a_killed_worker_leaves_the_cluster_to_the_others(project: Project) -> N
 def test_killing_the_controlling_process_ends_the_cluster(project: Project) -> None:
     project.write(
         "test_waits.py",
-        "import pathlib, time\ndef test_waits(kubewright_cluster):\n    pathlib.Path('running').touch()\n    time.sleep(100)\n",
+        "import pathlib, time\ndef test_waits(kubewright_cluster):\n    pathlib.Path('running').touch()\n    time.sleep(1000)\n",
     )
     process = project.start("-n", "1")
     eventually((project.root / "running").exists, "the test to run")

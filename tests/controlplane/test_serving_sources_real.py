@@ -108,7 +108,7 @@ def bed(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> I
     with (place / "approver.log").open("wb") as log:
         process = subprocess.Popen(argv, stdout=log, stderr=log)
     try:
-        found = Bed(apiserver, KubeClient(apiserver.access(), timeout=60), place)
+        found = Bed(apiserver, KubeClient(apiserver.access(), timeout=600), place)
         found.node("src-first", "10.57.9.1").ask("first", ip("10.57.9.1"))
         assert outcome(found.admin, "first") == ("Approved", "NodeJoinPolicy")  # it has read its policy
         yield found
@@ -129,7 +129,7 @@ def answering(server: DNSServer) -> Iterator[DNSServer]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
-    assert ready.wait(60)
+    assert ready.wait(600)
     try:
         yield server
     finally:

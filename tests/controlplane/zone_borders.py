@@ -71,7 +71,7 @@ async def borders(ground: Zones, *, log: Callable[[], str], grace: float, startu
     await ground.api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": FRESH, "labels": {ZONE: "fresh"}}})
     quiet = [name for zone, count in SILENT.items() for name in names(zone, count)]
     await ground.fall_silent(quiet)
-    renewed = await ground.renewed_at(quiet[0])
+    renewed = min([await ground.renewed_at(name) for name in quiet])
     nodes = await ground.until(lambda nodes: statuses(nodes, quiet) == {"Unknown"}, "silent nodes to be missed", within=within)
     _assert_missed(nodes, quiet, renewed, grace=grace)
     assert statuses(nodes, set(ground.nodes) - set(quiet) - {"clocks-2"}) == {"True"}

@@ -153,7 +153,7 @@ def names(zone: str, count: int) -> list[str]:
 @asynccontextmanager
 async def zones(cluster: AgentCluster, make: Callable[[AsyncKubeClient], Iterable[ZoneNode]], *, every: float) -> AsyncIterator[Zones]:
     """Nodes that have registered and are alive."""
-    api = AsyncKubeClient(cluster.access(), field_manager="kubelet")
+    api = AsyncKubeClient(cluster.access(), field_manager="kubelet", timeout=600)
     made = Zones(api, make(api))
 
     async def lives() -> None:
