@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -54,10 +55,15 @@ class Files(dict[str, str]):
 
 @dataclass(frozen=True)
 class Answer:
-    """The state of a machine after the commands. If a failing command ends the request, there are fewer runs than commands."""
+    """The state of a machine after the commands. If a failing command ends the request, there are fewer runs than commands.
+
+    `began` and `ended` are seconds of the monotonic clock, before and after the commands.
+    """
 
     runs: Sequence[Run]
     files: Mapping[str, File]
+    began: float
+    ended: float
 
     @property
     def code(self) -> int:
@@ -89,6 +95,7 @@ class Worker:
     """One machine with one program."""
 
     def __init__(self, root: str, program: str) -> None:
+        self._began = 0.0
         own = [] if os.geteuid() == 0 else ["--map-root-user"]
         inside = ["unshare", "--mount", "--net", "--uts", *own]
         self._process = subprocess.Popen(
@@ -104,6 +111,7 @@ class Worker:
 
     def send(self, request: Request) -> None:
         assert self._process.stdin
+        self._began = time.monotonic()
         self._process.stdin.write(json.dumps(request.__dict__) + "\n")
         self._process.stdin.flush()
 
@@ -114,7 +122,7 @@ class Worker:
     def receive(self) -> Answer:
         found: dict[str, Any] = json.loads(self._line())
         files = {path: File(kind, mode, base64.b64decode(content), owner) for path, (kind, mode, content, owner) in found["tree"].items()}
-        return Answer([Run(*run) for run in found["runs"]], files)
+        return Answer([Run(*run) for run in found["runs"]], files, self._began, time.monotonic())
 
     def close(self) -> None:
         assert self._process.stdin

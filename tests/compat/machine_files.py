@@ -7,15 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from arena import File
+from arena import Answer, File
 
 import certificate_summaries as summaries
 from kubewright.base import yaml
 from kubewright.pki import certificates, keys
 from kubewright.pki.encoding import pem
-
-NEAR = 600
-"""How many seconds of a certificate's lifetime may depend on the speed of a run: it starts with its CA and expires counted from its own signing."""
 
 
 @dataclass
@@ -25,11 +22,19 @@ class Description:
     files: dict[str, object] = field(default_factory=dict)
     lives: dict[str, int] = field(default_factory=dict)
 
-    def differences(self, other: Description) -> list[str]:
-        """Name the files that differ."""
+    def differences(self, other: Description, *, within: float) -> list[str]:
+        """Name the files that differ. Lifetimes may differ by the seconds `within` which both were written (`between`)."""
         paths = sorted(self.files.keys() | other.files.keys())
         found = [path for path in paths if self.files.get(path) != other.files.get(path)]
-        return found + [path for path, life in self.lives.items() if path not in found and abs(life - other.lives[path]) > NEAR]
+        return found + [path for path, life in self.lives.items() if path not in found and abs(life - other.lives[path]) > within + 2]
+
+
+def between(one: Answer, other: Answer) -> float:
+    """Return the seconds in which both machines were made.
+
+    A certificate starts with its CA and expires counted from its own signing, so its lifetime depends on the speed of a run.
+    """
+    return max(one.ended, other.ended) - min(one.began, other.began)
 
 
 def describe(files: Mapping[str, File]) -> Description:

@@ -16,7 +16,7 @@ from certs_comparison import INIT, find_kubeadm
 from command_kit import first_error, lines, named
 from fuzzing import SEED, Patience, examples
 from hypothesis import given, note, seed
-from machine_files import describe
+from machine_files import between, describe
 
 CLUSTER = INIT + "encryptionAlgorithm: ECDSA-P256\n"
 PREPARED = (["init", "phase", "certs", "all", "--config", CONFIG], ["init", "phase", "kubeconfig", "all", "--config", CONFIG])
@@ -78,7 +78,7 @@ def differences(line: str, theirs: Answer, ours: Answer) -> Iterator[Found]:
             yield Found("usage error", line, theirs.err, ours.err)
     else:
         one, other = describe(theirs.files), describe(ours.files)
-        for path in one.differences(other):
+        for path in one.differences(other, within=between(theirs, ours)):
             yield Found(path, line, str(one.files.get(path)), str(other.files.get(path)))
         if line.startswith(_PRINTED) and " -v" not in line and not _HELP & set(line.split()) and theirs.out != ours.out:
             yield Found("output", line, theirs.out, ours.out)

@@ -18,7 +18,7 @@ from config_kit import TOKEN, V1BETA4
 from fuzzing import SEED, Patience, examples
 from hypothesis import given, note, seed
 from hypothesis import strategies as st
-from machine_files import describe
+from machine_files import between, describe
 from machine_strategies import FOUR, machines, sloppy_addresses
 
 from kubewright.base import yaml
@@ -121,7 +121,8 @@ def differences(text: str, theirs: Answer, ours: Answer) -> list[Found]:
     if theirs.code or ours.code:
         return [] if theirs.code == ours.code == 1 else [Found("verdict", text, theirs.err, ours.err)]
     one, other = describe(theirs.files), describe(moved(ours.files))
-    found = [Found(path, text, str(one.files.get(path)), str(other.files.get(path))) for path in one.differences(other)]
+    paths = one.differences(other, within=between(theirs, ours))
+    found = [Found(path, text, str(one.files.get(path)), str(other.files.get(path))) for path in paths]
     for what, run, own in zip(("images", "coredns", "kube-proxy"), theirs.runs[-3:], ours.runs[-3:], strict=True):
         told = [run.out, own.out] if what == "images" else [objects(run.out), objects(own.out)]
         if told[0] != told[1]:

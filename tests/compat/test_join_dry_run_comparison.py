@@ -6,7 +6,7 @@ import pytest
 from accepted import DRY
 from arena import Answer, Request, arena
 from certs_comparison import find_kubeadm
-from machine_files import describe
+from machine_files import between, describe
 
 TOKEN, PIN = "abcdef.abcdef0123456789", "sha256:3b793efefe27a19f93b0fbe6e637e9c41d0dde8a377d6ab1c0f656bf1136dd8a"
 WORKER = f"join 192.0.2.1:6443 --token {TOKEN} --discovery-token-ca-cert-hash {PIN} --dry-run --ignore-preflight-errors=all".split()
@@ -34,7 +34,7 @@ def differences(theirs: Answer, ours: Answer) -> dict[str, tuple[object, object]
     one, other = describe(theirs.files), describe(ours.files)
     return {
         path.removeprefix(f"{DRY}/"): (one.files.get(path), other.files.get(path))
-        for path in one.differences(other)
+        for path in one.differences(other, within=between(theirs, ours))
         if path.startswith(f"{DRY}/") and path.removeprefix(f"{DRY}/") not in MADE_UP
     }
 
