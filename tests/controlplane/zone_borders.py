@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -71,9 +71,9 @@ async def borders(ground: Zones, *, log: Callable[[], str], grace: float, startu
     await ground.api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": FRESH, "labels": {ZONE: "fresh"}}})
     quiet = [name for zone, count in SILENT.items() for name in names(zone, count)]
     await ground.fall_silent(quiet)
-    renewed = min([await ground.renewed_at(name) for name in quiet])
+    renewed = {name: await ground.renewed_at(name) for name in quiet}
     nodes = await ground.until(lambda nodes: statuses(nodes, quiet) == {"Unknown"}, "silent nodes to be missed", within=within)
-    _assert_missed(nodes, quiet, renewed, grace=grace)
+    _assert_missed(nodes, renewed, grace=grace)
     assert statuses(nodes, set(ground.nodes) - set(quiet) - {"clocks-2"}) == {"True"}
     nodes = await ground.until(lambda _: states(log()).items() >= STATES.items(), f"zones to be {STATES}", within=within)
     begun = {zone: evicted(nodes, zone) for zone in SIZES}
@@ -92,13 +92,13 @@ async def borders(ground: Zones, *, log: Callable[[], str], grace: float, startu
     return counts
 
 
-def _assert_missed(nodes: Nodes, quiet: list[str], renewed: datetime, *, grace: float) -> None:
-    """The messages of the transition, which the controller writes after the grace period."""
-    for name in quiet:
+def _assert_missed(nodes: Nodes, renewed: Mapping[str, datetime], *, grace: float) -> None:
+    """The messages of the transition, which the controller writes after the grace period since the last renewal of each lease."""
+    for name, last in renewed.items():
         row = ready(nodes[name])
         assert (row["reason"], row["message"]) == ("NodeStatusUnknown", "Kubelet stopped posting node status.")
-        assert datetime.fromisoformat(row["lastTransitionTime"]) >= renewed.replace(microsecond=0) + timedelta(seconds=grace)
-    kinds = Counter(row["status"] for row in nodes[quiet[0]]["status"]["conditions"])
+        assert datetime.fromisoformat(row["lastTransitionTime"]) >= last.replace(microsecond=0) + timedelta(seconds=grace)
+    kinds = Counter(row["status"] for row in nodes[next(iter(renewed))]["status"]["conditions"])
     assert kinds == {"Unknown": 4}
 
 
