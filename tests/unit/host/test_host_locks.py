@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from busy import HANGS
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import HostError, Locked
 from kubewright.host.locks import Lock
@@ -45,15 +46,18 @@ def dead_holder(path):
 
 
 class EndsTheChild(FakeClock):
-    """Lets the child of a dead holder end when somebody waits for it. No time passes until it has, however long that takes."""
+    """Lets the child of a dead holder end when somebody waits for it, however long that takes; time passes only if it hangs."""
 
     def __init__(self, holder) -> None:
         super().__init__()
         self.holder = holder
+        self.end = time.monotonic() + HANGS
 
     def sleep(self, seconds):
         self.holder.stdin.close()
         time.sleep(seconds)
+        if time.monotonic() > self.end:
+            super().sleep(seconds)
 
 
 @pytest.fixture

@@ -5,12 +5,14 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from pathlib import Path, PurePosixPath
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from busy import HANGS
 from kubewright.apis.machine import CRI_SOCKET, Detected, Layout
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError
@@ -322,8 +324,10 @@ def test_an_overlay_sends_no_signal(host):
         assert over.alive(identity)
         assert over.of(process.pid) == identity
         assert over.group(process.pid) == [identity]
-        while not over.usage(identity).rss_bytes:
-            os.sched_yield()  # it has no memory at the instant of exec
+        end = time.monotonic() + HANGS
+        while not over.usage(identity).rss_bytes:  # it has no memory at the instant of exec
+            assert time.monotonic() < end
+            time.sleep(0.001)
         os.close(over.handle(identity))
         assert identity not in over.marked({"PATH": "nothing like it"})
         process.kill()
