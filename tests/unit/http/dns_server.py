@@ -18,19 +18,22 @@ SILENT = "silent"
 
 @dataclass
 class DNSServer:
-    """`records` maps a name and a type to values; `broken` maps a name to an rcode, or to SILENT. Answers of more than `udp` bytes need TCP."""
+    """`records` maps a name and a type to values; `broken` maps a name to an rcode, or to SILENT. Answers of more than `udp` bytes need TCP.
+
+    `asked` are the names, types and protocols of all questions.
+    """
 
     records: dict[tuple[str, str], list[str]] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
     udp: int = 512
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    asked: list[tuple[str, str, str]] = field(default_factory=list)
     port: int = 0
 
-    def answer(self, data: bytes, *, most: int = 65535) -> bytes | None:
+    def answer(self, data: bytes, *, over: str) -> bytes | None:
         query = dns.message.from_wire(data)
         [question] = query.question
         name, kind = question.name.to_text(omit_final_dot=True).lower(), dns.rdatatype.to_text(question.rdtype)
-        self.asked.append((name, kind))
+        self.asked.append((name, kind, over))
         if self.broken.get(name) == SILENT:
             return None
         response = dns.message.make_response(query)
@@ -45,7 +48,7 @@ class DNSServer:
         elif not any(known == name for known, _ in self.records):
             response.set_rcode(dns.rcode.NXDOMAIN)
         wire = response.to_wire()
-        if len(wire) > most:
+        if over == "UDP" and len(wire) > self.udp:
             cut = dns.message.make_response(query)
             cut.flags |= dns.flags.TC
             wire = cut.to_wire()
@@ -66,7 +69,7 @@ class DNSServer:
     async def _stream(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             size = int.from_bytes(await reader.readexactly(2), "big")
-            found = self.answer(await reader.readexactly(size))
+            found = self.answer(await reader.readexactly(size), over="TCP")
             if found is not None:
                 writer.write(len(found).to_bytes(2, "big") + found)
                 await writer.drain()
@@ -84,6 +87,6 @@ class _Datagrams(asyncio.DatagramProtocol):
         self.transport = transport
 
     def datagram_received(self, data, addr):
-        found = self.server.answer(data, most=self.server.udp)
+        found = self.server.answer(data, over="UDP")
         if found is not None:
             self.transport.sendto(found, addr)
