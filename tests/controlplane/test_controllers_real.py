@@ -76,6 +76,7 @@ def status(client: KubeClient, name: str) -> dict[str, Any]:
 def test_the_controllers_are_a_component_and_nodes_joined_through_them(ours: Bench, api: KubeClient) -> None:
     assert sorted(ours.components()) == sorted([*COMPONENTS, NAME])
     eventually(lambda: ours.components()[NAME]["state"] == "Ready", "the controllers to be ready")
+    assert ours.components()[NAME]["restarts"] == 0
     [flag] = [row for row in ours.status()["changedFlags"] if row["flag"] == "controllers"]
     assert flag["value"].startswith("*,-csrapproving,-csrsigning")
     [joined] = api.list(CERTIFICATE_SIGNING_REQUEST)

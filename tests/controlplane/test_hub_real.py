@@ -49,8 +49,8 @@ def hub(apiserver: RunningServer, tmp_path_factory: pytest.TempPathFactory) -> I
         yield made
         for token in made.data("token", "list"):
             made.run("token", "revoke", "a", token["id"])
-        if made.runs:  # unless a test has failed
-            eventually(lambda: not _secrets(apiserver, "enrollment.kubewright/hub"), "the tokens to go")
+        made.require_running()
+        eventually(lambda: not _secrets(apiserver, "enrollment.kubewright/hub"), "the tokens to go")
     with contextlib.closing(KubeClient(apiserver.access(), timeout=600)) as admin:
         for name in ("old-1", "control"):
             with contextlib.suppress(NotFound):
