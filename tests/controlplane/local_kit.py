@@ -63,9 +63,9 @@ class Bench:
     def argv(self, *words: str) -> list[str]:
         """A command line; commands that need a cluster get the state directory and the name `one`, unless they name another.
 
-        `up` may take long on a busy machine.
+        `up` may take long on a busy machine. It gives up before it counts as hanging, and says what it has waited for.
         """
-        patience = ("--wait", "15m") if words[0] == "up" else ()
+        patience = ("--wait", "14m") if words[0] == "up" else ()
         program = [sys.executable, "-m", "kubewright", *words, *patience, "--state-dir", str(self.root)]
         return program if "--name" in words or words[:2] == ("local", "list") else [*program, "--name", "one"]
 
