@@ -53,7 +53,7 @@ def test_a_newer_open_request_supersedes_and_one_that_is_decided_or_deleted_does
     assert history.recent(old, now=NOW) == 2
 
 
-def test_of_two_requests_of_one_second_the_one_that_was_created_later_supersedes_whatever_their_names():
+def test_a_request_supersedes_an_earlier_one_of_the_same_second_whatever_their_names():
     history = RequestHistory()
     told(history, sent("z"), sent("a"))
     told(history, sent("z"), kind=EventType.MODIFIED)
