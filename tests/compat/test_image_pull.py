@@ -17,6 +17,7 @@ import pytest
 from containerd_kit import Containerd, containerd, mounts_below, programs
 from registry_kit import Registry, serving
 
+from busy import HANGS
 from kubewright.base.change import Action
 from kubewright.base.errors import HostError
 from kubewright.host.cri.runtime import CRIRuntime
@@ -25,8 +26,6 @@ VERSION = "v1.36.3"
 NAMES = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy")
 OTHERS = {"coredns": "v1.14.2", "pause": "3.10.2", "etcd": "3.6.8-0"}
 NOBODY = 65534
-HANG = 600.0
-"""Seconds after which a call counts as hanging."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class Tools:
 
 def _run(argv: list[str], **more: object) -> Ran:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=HANG, check=False, env=environment, **more)
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=HANGS, check=False, env=environment, **more)
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
@@ -104,7 +103,7 @@ def tools(running, registry) -> Iterator[Tools]:
     """Afterwards the runtime has no images, and the registry is as it was."""
     yield Tools(programs("kubeadm")["kubeadm"], running, registry)
     registry.refusal = None
-    with_runtime = CRIRuntime(running.endpoint, timeout=HANG)
+    with_runtime = CRIRuntime(running.endpoint, timeout=HANGS)
     for image in with_runtime.images():
         with_runtime.client.remove_image(image.id)
     with_runtime.close()
@@ -117,10 +116,10 @@ def lines(registry: Registry) -> str:
 
 def test_both_tools_print_the_same_lines_and_leave_the_same_images(tools):
     first = tools.theirs()
-    images = CRIRuntime(tools.runtime.endpoint, timeout=HANG).images()
+    images = CRIRuntime(tools.runtime.endpoint, timeout=HANGS).images()
     second = tools.ours()
     assert second == first == Ran(0, lines(tools.registry), "")
-    assert CRIRuntime(tools.runtime.endpoint, timeout=HANG).images() == images
+    assert CRIRuntime(tools.runtime.endpoint, timeout=HANGS).images() == images
     assert len(images) == 7
 
 
@@ -279,7 +278,7 @@ def test_both_tools_fail_while_the_runtime_is_down_and_work_afterwards(tools):
 
 
 def test_runtime_information_is_read_and_a_changed_image_is_noticed(tools):
-    runtime = CRIRuntime(tools.runtime.endpoint, timeout=HANG)
+    runtime = CRIRuntime(tools.runtime.endpoint, timeout=HANGS)
     assert runtime.version().name == "containerd"
     assert runtime.status().unready is None
     assert runtime.cgroup_driver() in {"cgroupfs", "systemd"}
