@@ -143,8 +143,8 @@ def test_the_kubelet_api_refuses_anonymous_clients(machine: LocalMachineRecord, 
     node = directory / "kubelet" / "pki" / "kubelet-client-current.pem"
     assert _get(machine.address, number, paths[4], certificate=(node, node))[0] == 403, "a node may not read logs"
     server = (pki / "apiserver-kubelet-client.crt", pki / "apiserver-kubelet-client.key")
-    shown = lambda: _get(machine.address, number, f"{paths[4]}?tailLines=1", certificate=server)[0]  # noqa: E731
-    eventually(lambda: shown() == 200, "the log of etcd, whose mirror pod comes after the Node")
+    log = f"{paths[4]}?tailLines=1"
+    eventually(lambda: _get(machine.address, number, log, certificate=server)[0] == 200, "etcd's log: its mirror pod comes after the Node")
     assert _get(machine.address, machine.ports["kubelet_health"], "/healthz", secure=False) == (200, b"ok")
     assert _get(machine.address, machine.ports["kubelet_health"], "/metrics", secure=False)[0] == 404
 
