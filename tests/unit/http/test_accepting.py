@@ -131,7 +131,7 @@ def run(request: pytest.FixtureRequest, server_tls: ssl.SSLContext, ca_pem: byte
         async def main() -> None:
             site = Site(await serving.serve(ROUTES, host="127.0.0.1", port=0, context=server_tls), tls.client_context(ca_pem))
             try:
-                async with asyncio.timeout(4 * HANGS):
+                async with asyncio.timeout(2 * HANGS):
                     await use(site)
             finally:
                 await site.server.stop()
