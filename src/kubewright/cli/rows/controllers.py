@@ -95,9 +95,12 @@ ROWS = (
             Flag("output", "yaml or json", short="o", default="yaml", choices=("yaml", "json")),
         ),
         description="Prints a static pod for /etc/kubernetes/manifests of a control plane, or a Deployment with everything that it needs except the Secret. Disable the same"
-        " controllers in kube-controller-manager: --controllers=*,-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner.",
+        " controllers in kube-controller-manager: --controllers=*,-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner."
+        " With --controllers servingapproving it needs no Secret and no change of kube-controller-manager, but the policy:"
+        " kubectl -n kube-system create configmap kubewright-node-policy --from-file=policy.yaml.",
         examples=(
             "controllers manifest deployment --image registry.example/kubewright:1 | kubectl apply -f -",
+            "controllers manifest deployment --image registry.example/kubewright:1 --controllers servingapproving | kubectl apply -f -",
             "controllers manifest static-pod --image registry.example/kubewright:1 > /etc/kubernetes/manifests/kubewright-controllers.yaml",
         ),
     ),
