@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from machine_kit import ENVIRONMENT, administer, eventually, kubectl, kubewright, write
+from machine_kit import ENVIRONMENT, administer, eventually, gone, kubectl, kubewright, write
 from testbed.sharing import PYTHON
 
 from kubewright.agent.registration import ATTACH_DETACH
@@ -67,7 +67,7 @@ class Worker:
         """Delete what a kubelet creates, while none is running."""
         administer(self.one, "delete", "node", self.name, "--ignore-not-found")
         administer(self.one, "-n", "kube-node-lease", "delete", "lease", self.name, "--ignore-not-found")
-        eventually(lambda: not self.get("csinode"), "the CSINode to go with its Node")
+        eventually(lambda: gone(self.one, "csinode", self.name), "the CSINode to go with its Node")
 
     def condition(self, kind: str) -> dict[str, Any]:
         return find(self.get("node").get("status", {}).get("conditions", ()), kind) or {}

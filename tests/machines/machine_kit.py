@@ -28,6 +28,7 @@ __all__ = [
     "administer",
     "argv",
     "eventually",
+    "gone",
     "join_command",
     "kubectl",
     "kubewright",
@@ -57,7 +58,7 @@ INIT = KUBEADM.replace("nodeRegistration:\n", f"{PATIENT}nodeRegistration:\n")
 _WORDS = argparse.ArgumentParser()
 """What `patiently` understands."""
 _WORDS.add_argument("endpoint")
-for _flag in ("token", "certificate-key", "node-name", "ignore-preflight-errors"):
+for _flag in ("token", "certificate-key", "node-name"):
     _WORDS.add_argument(f"--{_flag}", default="")
 _WORDS.add_argument("--discovery-token-ca-cert-hash", action="append", default=[])
 for _flag in ("discovery-token-unsafe-skip-ca-verification", "control-plane"):
@@ -109,6 +110,11 @@ def kubectl(machine: Machine, *arguments: str) -> dict[str, Any]:
     """Make a request with the administrator's kubeconfig; {} if the object does not exist, or there is no API server."""
     ended = administer(machine, *arguments, "-o", "json", check=False)
     return dict(json.loads(ended.out)) if ended.code == 0 else {}
+
+
+def gone(machine: Machine, *arguments: str) -> bool:
+    """Whether the API server says that an object does not exist, unlike `kubectl`, which returns the same if there is no API server."""
+    return "(NotFound)" in administer(machine, "get", *arguments, check=False).err
 
 
 def administer(machine: Machine, *arguments: str, check: bool = True, data: str | None = None) -> Ended:

@@ -9,7 +9,21 @@ from typing import Any
 
 from cluster_kit import KUBEADM, KUBEWRIGHT, at_once, content, run
 from cryptography import x509
-from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, administer, argv, eventually, join_command, kubectl, kubewright, patiently, write
+from machine_kit import (
+    CONFIG,
+    ENVIRONMENT,
+    INIT,
+    SHARED,
+    administer,
+    argv,
+    eventually,
+    gone,
+    join_command,
+    kubectl,
+    kubewright,
+    patiently,
+    write,
+)
 from testbed.bed import Bed
 
 from kubewright.machines.machine import Machine
@@ -121,5 +135,5 @@ def test_real_kubelets_join_with_either_tool_and_renew_their_certificates(parts:
         eventually(lambda: all(_node_ready(one, name) for name in ("two", "three")), "both Nodes to be Ready with their new certificates")
 
         short = kubewright(one, "token", "create", "--ttl", "3s").out.strip()
-        eventually(lambda: kubectl(one, "-n", "kube-system", "get", "secret", f"bootstrap-token-{short[:6]}") == {}, "the token to go")
+        eventually(lambda: gone(one, "-n", "kube-system", "secret", f"bootstrap-token-{short[:6]}"), "the token to go")
         eventually(lambda: token[:6] in (found := _signed_with(one)) and short[:6] not in found, "its signature to go, and no other one")

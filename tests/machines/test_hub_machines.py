@@ -15,7 +15,21 @@ from typing import Any
 import kubelet_failures
 import pytest
 from canary_kit import Arguments, files, journal, seen
-from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, Running, administer, argv, eventually, kubectl, kubewright, used_by, write
+from machine_kit import (
+    CONFIG,
+    ENVIRONMENT,
+    INIT,
+    SHARED,
+    Running,
+    administer,
+    argv,
+    eventually,
+    gone,
+    kubectl,
+    kubewright,
+    used_by,
+    write,
+)
 from testbed.bed import Bed
 from tunnel_kit import UDP, addresses, capture, carry_pods, exposed, peers
 
@@ -249,7 +263,7 @@ def test_a_missing_program_of_the_vpn_is_reported_before_the_request(tenant: Ten
     three.run("mv", "/root/wg", "/usr/bin/wg")
     assert ended.code == 4
     assert "[ERROR WireGuard]: wg is not installed" in ended.err
-    assert kubectl(tenant.one, "get", "nodejoinrequest", "four") == {}
+    assert gone(tenant.one, "nodejoinrequest", "four")
 
 
 def _answers(machine: Machine, address: str = "10.64.0.1") -> bool:
@@ -420,8 +434,8 @@ def test_a_node_that_leaves_frees_its_name_and_keeps_no_key(tenant: Tenant) -> N
     assert "Evicting the pods of the node two" in left
     assert _pods(tenant, "two") == 0
     assert "Asked the hub to remove the node two" in left
-    assert kubectl(tenant.one, "get", "node", "two") == {}
-    eventually(lambda: kubectl(tenant.one, "get", "nodejoinrequest", "two") == {}, "its request to be deleted")
+    assert gone(tenant.one, "node", "two")
+    eventually(lambda: gone(tenant.one, "nodejoinrequest", "two"), "its request to be deleted")
     assert addresses(two, "oi-wg") == []
     assert two.run("ls", "/etc/systemd/system/oi-wg.service", check=False).code != 0
     eventually(lambda: [row["node"] for row in tenant.records()] == ["four"], "its record to end")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 import trustme
-from machine_kit import CONFIG, INIT, PATIENT, SHARED, administer, eventually, join_command, kubectl, kubewright, write
+from machine_kit import CONFIG, INIT, PATIENT, SHARED, administer, eventually, gone, join_command, kubectl, kubewright, write
 from testbed.bed import Bed
 
 from kubewright.machines.machine import Ended, Machine
@@ -134,7 +134,7 @@ def test_a_token_with_a_wrong_secret_is_refused_at_once(cluster: Cluster) -> Non
 def test_an_expired_token_is_refused_at_once(cluster: Cluster) -> None:
     token = kubewright(cluster.one, "token", "create", "--ttl", "2s").out.strip()
     secret = f"bootstrap-token-{token[:6]}"
-    eventually(lambda: not kubectl(cluster.one, "-n", "kube-system", "get", "secret", secret), "the token to be removed")
+    eventually(lambda: gone(cluster.one, "-n", "kube-system", "secret", secret), "the token to be removed")
     eventually(lambda: cluster.has_no_signature_of(token), "its signature to be removed")
     ended = refused(cluster.bed["two"], *cluster.joining(token=token))
     assert (ended.code, f"does not know the token {token[:6]}" in ended.err) == (1, True)
