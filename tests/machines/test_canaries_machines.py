@@ -114,6 +114,7 @@ def joined(initialized: Scene) -> Scene:
     scene.call("worker", *JOIN, "--plan")
     scene.call("second", *FURTHER, "--plan", "-o", "json")
     told = ("--token", TOKEN, "--discovery-token-unsafe-skip-ca-verification", "--control-plane", "--certificate-key", CERTIFICATE_KEY)
+    # in a file, because flags cannot set timeouts, and etcd of a busy machine exceeds the default
     patient = patiently(scene.bed["second"], ["cluster.test:6443", *told])
     scene.bed["second"].run("chmod", "600", CONFIG)
     at_once(lambda: scene.call("worker", *JOIN, "-v", "10"), lambda: scene.call("second", *patient, "-v", "10"))

@@ -51,7 +51,7 @@ controllerManager:
 apiServer:
   extraArgs: [{name: default-unreachable-toleration-seconds, value: "1"}, {name: default-not-ready-toleration-seconds, value: "1"}]
 """
-"""Pods of a lost machine move earlier than by default, as the guide says, but no earlier than a machine may be without the processor."""
+"""Pods of a lost machine move earlier than they do by default, as the guide says, but not while a busy machine only pauses."""
 
 
 @pytest.fixture
