@@ -8,7 +8,6 @@ without hostile clients, on the same daemon.
 from __future__ import annotations
 
 import shutil
-import socket
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from tests.bench.model import MEBIBYTES, MOST, Figure, Result, figure, ratios
 from tests.bench.results import result
 from tests.bench.running import BenchmarkFailed, Running
 from tests.bench.setup import ADMIN, Setup
+from tests.loopback import free_port
 
 REQUESTS: Final = 200
 EVERY: Final = 0.02
@@ -100,7 +100,7 @@ def _figures(rows: Sequence[Row]) -> tuple[Figure, ...]:
 
 
 def _measured(setup: Setup, own: Path, cluster: Path, arguments: Arguments, *, secure: bool) -> Row:
-    port = _free_port()
+    port = free_port()
     with _started(setup, own, arguments(own, cluster, port)) as process:
         wait_for("the health port", lambda: _answers(port, secure=secure))
         time.sleep(SETTLE)
@@ -151,9 +151,3 @@ def _answers(port: int, *, secure: bool) -> bool:
 
 def _p99(seconds: Sequence[float]) -> float:
     return sorted(seconds)[round(len(seconds) * 0.99) - 1]
-
-
-def _free_port() -> int:
-    with socket.create_server((ADDRESS, 0)) as sock:
-        port: int = sock.getsockname()[1]
-        return port

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import socket
 import subprocess
 import time
 import urllib.request
@@ -22,6 +21,7 @@ from tests.bench.model import MEBIBYTES, MOST, Result, figure, ratios
 from tests.bench.results import result
 from tests.bench.running import BenchmarkFailed
 from tests.bench.setup import Setup
+from tests.loopback import free_port
 
 SIZE: Final = 200 << 20
 """Bytes of all values."""
@@ -65,7 +65,7 @@ def run(setup: Setup, rounds: int) -> Result:
 @contextmanager
 def _etcd(setup: Setup) -> Iterator[str]:
     """Run an etcd without TLS, which both commands read."""
-    client, peer = (f"http://127.0.0.1:{_free_port()}" for _ in range(2))
+    client, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     flags = {
         "data-dir": setup.work / "etcd",
         "listen-client-urls": client,
@@ -81,11 +81,6 @@ def _etcd(setup: Setup) -> Iterator[str]:
             yield client
         finally:
             process.kill()
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 def _fill(endpoint: str) -> None:

@@ -73,7 +73,7 @@ class Worker:
         return find(self.get("node").get("status", {}).get("conditions", ()), kind) or {}
 
     def heartbeat(self) -> str:
-        """Return the time of the last heartbeat of a program that has ended, when that second is over: the next one sends a later one."""
+        """Return the time of the last heartbeat of a program that has ended, once that second is over: that of the next program is later."""
         found = str(self.condition("Ready")["lastHeartbeatTime"])
         eventually(lambda: rfc3339(datetime.now(UTC)) > found, "the next second")
         return found

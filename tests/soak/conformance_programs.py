@@ -30,7 +30,7 @@ _VERBS: Final = (
     ("agnhost", ("build",), "k8s.io/kubernetes/test/images/agnhost"),
     ("nonewprivs", ("build",), "k8s.io/kubernetes/test/images/nonewprivs"),
 )
-PORTER: Final = "k8s.io/kubernetes/test/images/agnhost/porter"
+_PORTER: Final = "k8s.io/kubernetes/test/images/agnhost/porter"
 CERTIFICATE: Final = ("localhost.crt", "localhost.key")
 """What agnhost serves https with: files of its sources, in the directory of this package."""
 
@@ -50,7 +50,7 @@ def ensure_programs() -> Path:
         for name, verb, package in _VERBS:
             _say(f"building {name} {KUBERNETES} from {package}")
             _run((go.path, *verb, *flags, "-o", str(partial / name), package), name=name, directory=module.path)
-        sources = _run((go.path, "list", "-mod=readonly", "-f", "{{.Dir}}", PORTER), name="agnhost", directory=module.path)[-1]
+        sources = _run((go.path, "list", "-mod=readonly", "-f", "{{.Dir}}", _PORTER), name="agnhost", directory=module.path)[-1]
         for name in CERTIFICATE:
             shutil.copyfile(Path(sources, name), partial / name)
         partial.rename(place)
@@ -58,6 +58,7 @@ def ensure_programs() -> Path:
 
 
 def _run(argv: Sequence[str], *, name: str, directory: Path) -> list[str]:
+    """Run a command of Go, show what it prints, and return its last lines. Raises BinariesError with them if it fails."""
     environment = golang.build_environment(os.environ, family=FAMILY, architecture=native_architecture(), offline=False)
     child = Child(argv, cwd=directory, environment=environment)
     code = child.run(line=_say)
