@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import sys
 from collections import OrderedDict, deque
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -100,7 +101,7 @@ class RequestHistory:
             return ""
         source = _source(csr)
         known = self._requests.get(source, {}).get(csr.name)
-        age = known.age if known is not None else (csr.created, next(self._numbers))
+        age = known.age if known is not None else (csr.created, sys.maxsize)  # the watch has not reported it yet
         rows = reversed(self._open.get(source, {}).values())  # the newest ones, so that a flood costs little
         return next((one.name for one in rows if one.age > age), "")
 
