@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import platform
+import shutil
 import tarfile
 from pathlib import Path
 
 import pytest
 
 import kubewright
+from kubewright.machines.machine import Machine
 
 ROOT = Path(__file__).parents[2]
 ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+REFERENCE = f"localhost/kubewright:{kubewright.__version__}"
+"""What `make image` calls the image."""
 NAME = f"kubewright-{kubewright.__version__}-linux-{ARCHITECTURE}"
 
 
@@ -40,3 +44,9 @@ def image() -> Path:
         pytest.skip(f"no {found.relative_to(ROOT)}: make image")
     assert found.stat().st_mtime >= archive().stat().st_mtime, "the image is of another archive: make image"
     return found
+
+
+def give_image(machine: Machine) -> None:
+    """Import the image into the container runtime of a machine."""
+    shutil.copyfile(image(), machine.root / "opt" / "image.tar")
+    machine.run("ctr", "-n", "k8s.io", "images", "import", "/opt/image.tar")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from kill_kit import SEED, SEED_NAME  # of the whole run: chosen before its other processes start, which inherit it
 from testbed.bed import ensure_parts, sweep
+from whole_kit import disk_place
 
 from kubewright.machines import host
 from kubewright.machines.parts import Parts
@@ -28,3 +30,10 @@ def parts() -> Parts:
         pytest.skip(reason)
     sweep()
     return ensure_parts()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A directory in which disks of machines may be."""
+    with disk_place() as found:
+        yield found

@@ -9,13 +9,10 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 import zipfile
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
-import pytest
 from archive_kit import archive
 from whole_kit import Cluster
 
@@ -23,15 +20,6 @@ from ci_kit import ROOT, bash, jobs, lines, run_action
 from kubewright import binaries
 from kubewright.machines.parts import Parts
 from kubewright.machines.places import cache
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A fresh home directory, on the file system of the cache, because disks of machines share files with it."""
-    base = Path.home() / ".local" / "state"
-    base.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="kubewright-ci-", dir=base) as found:
-        yield Path(found)
 
 
 def environment(place: Path, **more: str) -> dict[str, str]:

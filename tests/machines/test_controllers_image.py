@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import base64
-import shutil
 from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytest
-from archive_kit import image
+from archive_kit import REFERENCE, give_image
 from cryptography import x509
 from machine_kit import CONFIG, INIT, SHARED, administer, eventually, kubectl, kubewright, patiently, ready, write
 from testbed.bed import Bed
 
-import kubewright as package
 from kubewright.machines.machine import Ended, Machine
 from kubewright.machines.parts import Parts
 from kubewright.manifests.controllers import NAME, STATIC_POD_PORT
 
-REFERENCE = f"localhost/kubewright:{package.__version__}"
 OFF = "*,-csrapproving,-csrsigning,-csrcleaner,-bootstrapsigner,-tokencleaner"
 CONTROLLERS_OFF = f"controllerManager: {{{{extraArgs: [{{{{name: controllers, value: '{OFF}'}}}}]}}}}\n"
 PKI = "/etc/kubernetes/pki"
@@ -27,11 +24,9 @@ PKI = "/etc/kubernetes/pki"
 @pytest.fixture(scope="module")
 def bed(parts: Parts) -> Iterator[Bed]:
     """A control plane of kubeadm whose kube-controller-manager leaves the five controllers to us, and a machine that is to join."""
-    found = image()
     with Bed("one", "two", bed="controllers", parts=parts, shared=SHARED) as made:
         one = made["one"]
-        shutil.copyfile(found, one.root / "opt" / "image.tar")
-        one.run("ctr", "-n", "k8s.io", "images", "import", "/opt/image.tar")
+        give_image(one)
         write(one, CONFIG, INIT.replace("networking:", CONTROLLERS_OFF + "networking:").format(address=one.address))
         one.run("kubeadm", "init", "--config", CONFIG)
         yield made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,19 +10,17 @@ from typing import Any
 
 import pytest
 from agent_bed import Worker
-from archive_kit import image
+from archive_kit import REFERENCE, give_image
 from cluster_kit import KUBEADM, at_once, run
 from machine_kit import CONFIG, INIT, SHARED, administer, eventually, join_command, kubectl, kubewright, patiently, ready, write
 from testbed.bed import Bed
 
-import kubewright as package
 from kubewright.base import yaml
 from kubewright.machines.machine import Machine
 from kubewright.machines.parts import Parts
 
 SIGNER = "kubernetes.io/kubelet-serving"
 APPROVER, POLICY = "kubewright-controllers", "kubewright-node-policy"
-REFERENCE = f"localhost/kubewright:{package.__version__}"
 AUTHORITY = "/etc/kubernetes/pki/ca.crt"
 CLUSTER = INIT.replace(
     "networking:", f"apiServer: {{{{extraArgs: [{{{{name: kubelet-certificate-authority, value: {AUTHORITY}}}}}]}}}}\nnetworking:"
@@ -56,8 +53,7 @@ class Cluster:
 
     def run_approver(self) -> None:
         """Run the approver as the guide does, from the image of this release."""
-        shutil.copyfile(image(), self.one.root / "opt" / "image.tar")
-        self.one.run("ctr", "-n", "k8s.io", "images", "import", "/opt/image.tar")
+        give_image(self.one)
         selected = ("--controllers", "servingapproving", "--image", REFERENCE)
         self.apply(kubewright(self.one, "controllers", "manifest", "deployment", *selected).out)
         eventually(lambda: ready(self.one, "deployment", APPROVER), "the approver")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 
 import pytest
-from archive_kit import image
+from archive_kit import give_image
 from cluster_kit import KUBEWRIGHT, run
 from machine_kit import CONFIG, ENVIRONMENT, INIT, SHARED, administer, argv, eventually, kubectl, kubewright, patiently, signed, write
 from testbed.bed import Bed
@@ -24,11 +23,9 @@ SERVING, CLIENT = "kubernetes.io/kubelet-serving", "kubernetes.io/kube-apiserver
 @pytest.fixture(scope="module")
 def bed(parts: Parts) -> Iterator[Bed]:
     """A control plane whose approver comes from the image, and a machine that has not joined."""
-    found = image()
     with Bed("one", "two", bed="strict", parts=parts, shared=SHARED) as made:
         one = made["one"]
-        shutil.copyfile(found, one.root / "opt" / "image.tar")
-        one.run("ctr", "-n", "k8s.io", "images", "import", "/opt/image.tar")
+        give_image(one)
         write(one, CONFIG, INIT.format(address=one.address))
         kubewright(one, "init", "--config", CONFIG, *STRICT)
         yield made

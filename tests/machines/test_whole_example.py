@@ -6,7 +6,6 @@ import io
 import re
 import shutil
 import tarfile
-import tempfile
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
@@ -23,31 +22,30 @@ DOCKER = """\
 """
 
 
-def test_the_operator_of_the_example_runs_as_a_pod(parts: Parts) -> None:
-    with tempfile.TemporaryDirectory(prefix="kubewright-example-", dir=Path.home() / ".local" / "state") as place:
-        shutil.copytree(GUIDE / "example-pytest", Path(place) / "example")
-        project = Project(Path(place) / "example")
-        image(parts, project.root / "image.tar")
-        (project.root / "bin").mkdir()
-        (project.root / "bin" / "docker").write_text(DOCKER.format(archive=project.root / "image.tar"))
-        (project.root / "bin" / "docker").chmod(0o755)
-        path = f"{project.root / 'bin'}:{project.environment()['PATH']}"
-        try:
-            done = project.run(
-                "--kubewright-need-machines",
-                "-o",
-                "kubewright_nodes=0",
-                "-o",
-                "kubewright_wait=20m",
-                "-k",
-                "gives_a_team_its_quota",
-                PATH=path,
-            )
-            assert done.code == 0, done.out
-            assert done.counts() == {"passed": 1}
-            assert project.left() == []
-        finally:
-            remove_all(project)
+def test_the_operator_of_the_example_runs_as_a_pod(parts: Parts, place: Path) -> None:
+    shutil.copytree(GUIDE / "example-pytest", place / "example")
+    project = Project(place / "example")
+    image(parts, project.root / "image.tar")
+    (project.root / "bin").mkdir()
+    (project.root / "bin" / "docker").write_text(DOCKER.format(archive=project.root / "image.tar"))
+    (project.root / "bin" / "docker").chmod(0o755)
+    path = f"{project.root / 'bin'}:{project.environment()['PATH']}"
+    try:
+        done = project.run(
+            "--kubewright-need-machines",
+            "-o",
+            "kubewright_nodes=0",
+            "-o",
+            "kubewright_wait=20m",
+            "-k",
+            "gives_a_team_its_quota",
+            PATH=path,
+        )
+        assert done.code == 0, done.out
+        assert done.counts() == {"passed": 1}
+        assert project.left() == []
+    finally:
+        remove_all(project)
 
 
 def image(parts: Parts, target: Path) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
 from whole_kit import Cluster, web
 
 from kubewright.machines.parts import Parts
@@ -55,15 +52,6 @@ def test_all_tests_share_the_cluster(kubewright_cluster):
     assert (status["kind"], [machine["state"] for machine in status["machines"]]) == ("machines", ["Running"])
     print("GROUP", kubewright_cluster.name)
 """
-
-
-@pytest.fixture
-def place() -> Iterator[Path]:
-    """A directory on the file system of the cache, because disks of machines share files with it."""
-    base = Path.home() / ".local" / "state"
-    base.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="kubewright-plugin-", dir=base) as found:
-        yield Path(found)
 
 
 def test_a_run_has_a_machine_in_which_pods_run_and_leaves_nothing(parts: Parts, place: Path) -> None:

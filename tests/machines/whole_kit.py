@@ -108,12 +108,19 @@ class Cluster:
 
 
 @contextmanager
+def disk_place() -> Iterator[Path]:
+    """Provide a directory on the file system of the cache, because disks of machines share the store by hard links."""
+    base = Path.home() / ".local" / "state"
+    base.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kubewright-whole-", dir=base) as found:
+        yield Path(found)
+
+
+@contextmanager
 def clusters(*names: str) -> Iterator[list[Cluster]]:
-    """Provide clusters that do not exist yet, and remove them; on the file system of the cache, because disks share the store by hard links."""
-    place = Path.home() / ".local" / "state"
-    place.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="kubewright-whole-", dir=place) as state:
-        found = [Cluster(f"{name}{os.getpid()}", Path(state)) for name in names]
+    """Provide clusters that do not exist yet, and remove them."""
+    with disk_place() as state:
+        found = [Cluster(f"{name}{os.getpid()}", state) for name in names]
         try:
             yield found
         finally:
