@@ -585,6 +585,20 @@ def test_a_kubelet_that_is_newer_than_an_api_server_is_refused(box, tmp_path):
         box.upgrade(options={"drain": True})
 
 
+def test_the_kubelet_of_a_worker_is_compared_with_the_api_server_that_answers(box, tmp_path):
+    box.kubelet(OLD)
+    box.become_worker(server=OLD)
+    options = {"kubelet": box.kubelet(NEW, path=tmp_path / "new-kubelet"), "drain": True}
+    with pytest.raises(HostError, match=f"the kubelet {NEW} is newer than the API server {OLD} of the cluster"):
+        box.upgrade(section="node", options=options)
+    assert "unschedulable" not in box.kube.get(NODE, "node1")["spec"]
+    box.server = NEW
+    changes = names(box.upgrade(section="node", options=options).changes)
+    assert changes[-5:] == ["node node1", "node node1", f"file {box.root / 'bin/kubelet'}", "service kubelet", "node node1"]
+    assert box.kube.get(NODE, "node1")["status"]["nodeInfo"]["kubeletVersion"] == NEW
+    assert names(box.upgrade(section="node", options=options).changes) == []
+
+
 def test_a_dry_run_leaves_the_machine_and_the_cluster_alone(box):
     before = box.snapshot()
     result = box.upgrade(mode=Mode.NARRATE)

@@ -16,7 +16,7 @@ from init_kit import Box, Services, asked
 from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import Unreachable
+from kubewright.base.errors import Forbidden, Unreachable
 from kubewright.base.records import dataclass as record
 from kubewright.base.records import replace
 from kubewright.etcd.api import Alarm, Member, Status
@@ -120,6 +120,8 @@ class Answers(KubeAPI):
         self.box, self.server = box, server
 
     def send(self, call, /):
+        if self.box.server and call.verb == "list" and "fieldSelector" not in call.query:
+            raise Forbidden(f"a kubelet may not list {call.resource.plural}", code=403)
         return self.box.kube.send(call)
 
     def exchange(self, request, /):
@@ -128,7 +130,7 @@ class Answers(KubeAPI):
             return Response(status=500, headers={}, body=b"[-]etcd failed: reason withheld\n")
         if self.box.runtime.fails(name):
             raise Unreachable(f"{name} does not answer")
-        tag = self.box.tag(name)
+        tag = self.box.server or self.box.tag(name)
         text = {"/version": json.dumps({"gitVersion": tag}), "/metrics": f'kubernetes_build_info{{git_version="{tag}"}} 1\n'}
         return Response(status=200, headers={}, body=text.get(request.target, "ok").encode())
 
@@ -236,6 +238,8 @@ class ControlPlane(Box):
     leader: int = 1
     cut_off_at: str = ""
     """The tag of etcd's image with which it runs, but follows no leader."""
+    server: str = ""
+    """The version of the API server that a worker uses, whose kubelet's identity may list nothing of others; '' on a control plane."""
     etcd_size: int = 4096
     snapshot_of_etcd: bytes = snapshot(database(1))
     clock: FakeClock = field(default_factory=lambda: FakeClock(datetime.now(UTC) + timedelta(hours=1)))
@@ -272,6 +276,12 @@ class ControlPlane(Box):
             node = self.kube.get(NODE, "node1")
             status = {"nodeInfo": {"kubeletVersion": version}, "conditions": [{"type": "Ready", "status": "True"}]}
             self.kube.update({**node, "status": status})
+
+    def become_worker(self, *, server):
+        """Leave only what a worker has."""
+        for name in PODS:
+            Path(self.layout.manifest(name)).unlink()
+        self.server = server
 
     def text(self, name):
         return Path(self.layout.manifest(name)).read_text()

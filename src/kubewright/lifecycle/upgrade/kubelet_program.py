@@ -16,6 +16,7 @@ from kubewright.base.versions import Version
 from kubewright.host.desired import File, Service
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE
+from kubewright.kube.server_info import server_version
 from kubewright.lifecycle.steps import checkpoint, draining, running
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, read_static_pod
 from kubewright.lifecycle.steps.kubelet import FIX, SERVICE
@@ -85,13 +86,24 @@ def _version(ctx: UpgradeContext, program: str) -> Version:
 
 def _require_last(ctx: UpgradeContext, version: Version) -> None:
     """Raise HostError for a kubelet that is newer than an API server; that of this machine is known from its manifest."""
-    for text, nodes in versions.observe(ctx.api).components.get(API_SERVER, {}).items():
-        others = [node for node in nodes if node != ctx.node_name]
-        if others and running.is_older(text, str(version)):
-            raise _too_new(version, text, ", ".join(others))
+    for text, places in _other_servers(ctx).items():
+        if places and running.is_older(text, str(version)):
+            raise _too_new(version, text, ", ".join(places))
     own = read_static_pod(ctx.host, ctx.host.layout.manifest(API_SERVER))
     if own is not None and running.is_older(present := running.version_of(own.body), str(version)):
         raise _too_new(version, f"v{present}", "this machine")
+
+
+def _other_servers(ctx: UpgradeContext) -> dict[str, list[str]]:
+    """Return where the other API servers of each version are.
+
+    A kubelet may list neither Nodes nor the pods of others (kube-apiserver v1.36: auth/authorizer/node), so a worker
+    asks only the API server that answers it.
+    """
+    if not ctx.control_plane:
+        return {str(server_version(ctx.client)): ["the cluster"]}
+    found = versions.static_pods(ctx.api, API_SERVER)
+    return {text: [node for node in nodes if node != ctx.node_name] for text, nodes in found.items()}
 
 
 def _too_new(version: Version, server: str, where: str) -> HostError:

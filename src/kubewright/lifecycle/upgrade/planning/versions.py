@@ -54,11 +54,12 @@ def observe(api: KubeAPI) -> ClusterVersions:
         version = node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", "")
         kubelets.setdefault(version, []).append(node["metadata"]["name"])
     return ClusterVersions(
-        components={name: _static_pods(api, name) for name in (*CONTROL_PLANE, ETCD)}, kubelets=kubelets, dns=dns_version(api)
+        components={name: static_pods(api, name) for name in (*CONTROL_PLANE, ETCD)}, kubelets=kubelets, dns=dns_version(api)
     )
 
 
-def _static_pods(api: KubeAPI, name: str) -> ByVersion:
+def static_pods(api: KubeAPI, name: str) -> ByVersion:
+    """Return the nodes that have each version of a control plane's component. Raises APIError."""
     found: dict[str, list[str]] = {}
     for pod in api.list(POD, NAMESPACE, label_selector=f"component={name},tier=control-plane"):
         # Tags must not contain `+`, so build metadata follows an underscore in images.
