@@ -6,7 +6,7 @@ Source: kubeadm v1.36: phases/uploadconfig, util/config/cluster.go.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from kubewright.base import yaml
 from kubewright.base.errors import APIError, DocumentError, NotFound
@@ -30,13 +30,13 @@ def document(api: KubeAPI, row: StoredDocument) -> Document:
     """
     name, key, remedy = row
     try:
-        text = _text(api, row)
+        found = document_in(api.get(CONFIG_MAP, name, NAMESPACE), row)
     except NotFound as error:
         error.remedy = remedy
         raise
-    if text is None:
+    if found is None:
         raise APIError(f"the ConfigMap {NAMESPACE}/{name} has no {key}", remedy=remedy)
-    return _document(text, row)
+    return found
 
 
 def find(api: KubeAPI, row: StoredDocument) -> Document | None:
@@ -45,17 +45,16 @@ def find(api: KubeAPI, row: StoredDocument) -> Document | None:
     Raises DocumentError for anything but a map.
     """
     try:
-        text = _text(api, row)
+        return document_in(api.get(CONFIG_MAP, row[0], NAMESPACE), row)
     except NotFound:
         return None
-    return None if text is None else _document(text, row)
 
 
-def _text(api: KubeAPI, row: StoredDocument) -> str | None:
-    name, key, _ = row
-    data = api.get(CONFIG_MAP, name, NAMESPACE).get("data")
-    text = data.get(key) if isinstance(data, Mapping) else None
-    return text if isinstance(text, str) else None
+def document_in(body: Mapping[str, Any], row: StoredDocument) -> Document | None:
+    """Return the document of a ConfigMap; None if it lacks the key. Raises DocumentError for anything but a map."""
+    data = body.get("data")
+    text = data.get(row[1]) if isinstance(data, Mapping) else None
+    return _document(text, row) if isinstance(text, str) else None
 
 
 def _document(text: str, row: StoredDocument) -> Document:

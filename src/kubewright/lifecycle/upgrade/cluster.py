@@ -12,7 +12,6 @@ from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE, POD
 from kubewright.lifecycle.steps import addons, cluster_objects, serving_approver
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
-from kubewright.lifecycle.upgrade.context import NO_CONTROL_PLANE
 from kubewright.lifecycle.upgrade.kubelet import SOCKET_ANNOTATION
 from kubewright.lifecycle.upgrade.planning.versions import NAMESPACE
 from kubewright.manifests import rbac
@@ -41,8 +40,6 @@ def joining(ctx: UpgradeContext) -> Iterator[Change]:
 
 def add_ons_wait(ctx: UpgradeContext) -> str | None:
     """Return why add-ons are not upgraded yet: the names of control planes with another version; None for the last one."""
-    if not ctx.control_plane:
-        return NO_CONTROL_PLANE
     manifest = yaml.load(ctx.host.read(ctx.layout.manifest(API_SERVER)) or b"", source=API_SERVER)
     own = _image(manifest)
     pods = ctx.api.list(POD, NAMESPACE, label_selector=f"component={API_SERVER},tier=control-plane")

@@ -1,11 +1,11 @@
-"""The phases `kubeconfig` and `kubelet-config` (kubeadm v1.36: phases/upgrade/postupgrade.go).
+"""The phases `kubeconfig`, `kubelet-config` and `post-upgrade` (kubeadm v1.36: phases/upgrade/postupgrade.go).
 
 The kubelet is not restarted for its new configuration: that is for the release that is installed afterwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.kubeadm import features
@@ -56,6 +56,15 @@ def configure(ctx: UpgradeContext) -> Iterator[Step]:
     if local:
         yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node_name, annotations={SOCKET_ANNOTATION: None}))
     ctx.say(_TOPIC, "The kubelet configuration for this node was successfully upgraded!")
+
+
+def replace_program(ctx: UpgradeContext) -> Iterable[Step]:
+    """Replace the kubelet of this machine if one was given."""
+    if not ctx.request.kubelet:
+        return ()
+    from kubewright.lifecycle.upgrade import kubelet_program  # few runs are given one
+
+    return kubelet_program.replace(ctx)
 
 
 def _instance(ctx: UpgradeContext) -> Iterator[Step]:

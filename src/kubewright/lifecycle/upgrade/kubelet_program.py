@@ -39,13 +39,11 @@ _VERSION: Final = Pattern(r"v\d+\.\d+\.\d+\S*")
 
 
 def replace(ctx: UpgradeContext) -> Iterator[Step]:
-    """Replace the kubelet if one was given; with `drain`, drain the Node before and uncordon it afterwards.
+    """Replace the kubelet by the one that was given; with `drain`, drain the Node before and uncordon it afterwards.
 
     Raises HostError for a file that is not a kubelet, for one that is newer than an API server, and if the new one does
     not work.
     """
-    if not ctx.request.kubelet:
-        return
     given, place = PurePosixPath(ctx.request.kubelet), _place(ctx)
     version, content = _version(ctx, str(given)), ctx.host.read(given)
     _require_last(ctx, version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from kubewright.apis.kubeadm import cluster_document
@@ -28,11 +29,13 @@ from kubewright.lifecycle.upgrade.phases import NODE as NODE_PHASES
 from kubewright.lifecycle.upgrade.planning import versions
 from kubewright.lifecycle.upgrade.request import APPLY as APPLY_SECTION
 from kubewright.lifecycle.upgrade.request import UpgradeOptions, configure, target
-from kubewright.workflow.phases import Phases
+from kubewright.workflow.phases import Phases, Step
 
 _ANYWHERE: Final = "0.0.0.0"  # noqa: S104 - a worker has no API server that listens
 
-_PREFLIGHT: Final = "kubewright.lifecycle.upgrade.preflight"
+_CHECKS: Final = "kubewright.lifecycle.upgrade.control_plane.checks"
+Checks = Callable[[UpgradeContext], Iterable[Step]] | str
+"""The function of the phase `preflight`, or its name."""
 _TREES: Final[dict[str, Phases[UpgradeContext]]] = {"apply": APPLY_PHASES, "node": NODE_PHASES}
 
 
@@ -152,18 +155,37 @@ def _closing(ctx: UpgradeContext) -> None:
         ctx.say("upgrade", "Now upgrade the other control planes and the workers with `upgrade node`, and the kubelets of all machines.")
 
 
-def _operation(section: str, *, checked: str, planned: str) -> Operation[UpgradeOptions, UpgradeTask, UpgradeContext]:
+def _check_node(ctx: UpgradeContext) -> Iterator[Step]:
+    """Check the machine, and pull the images of a control plane."""
+    from kubewright.lifecycle.upgrade import preflight
+
+    preflight.node(ctx)
+    if ctx.control_plane:
+        from kubewright.lifecycle.upgrade.control_plane import checks  # a worker needs few of the modules
+
+        yield from checks.node(ctx)
+
+
+def _plan_node(ctx: UpgradeContext) -> Iterator[Step]:
+    """List the images of a plan."""
+    if ctx.control_plane:
+        from kubewright.lifecycle.upgrade.control_plane import checks
+
+        yield from checks.planned(ctx)
+
+
+def _operation(section: str, *, checked: Checks, planned: Checks) -> Operation[UpgradeOptions, UpgradeTask, UpgradeContext]:
     return Operation(
         name=f"upgrade {section}",
         phases=_TREES[section],
         configure=prepare,
         context=context,
-        preflight={Mode.APPLY: f"{_PREFLIGHT}:{checked}", Mode.PLAN: f"{_PREFLIGHT}:{planned}", Mode.NARRATE: f"{_PREFLIGHT}:{planned}"},
+        preflight={Mode.APPLY: checked, Mode.PLAN: planned, Mode.NARRATE: planned},
         dry_run=DryRun(variable="KUBEADM_UPGRADE_DRYRUN_DIR", prefix=f"kubeadm-upgrade-{section}-dryrun"),
         opening=_opening,
         closing=_closing,
     )
 
 
-APPLY: Final = _operation("apply", checked="apply", planned="apply_planned")
-NODE: Final = _operation("node", checked="node", planned="node_planned")
+APPLY: Final = _operation("apply", checked=f"{_CHECKS}:apply", planned=f"{_CHECKS}:apply_planned")
+NODE: Final = _operation("node", checked=_check_node, planned=_plan_node)

@@ -26,6 +26,17 @@ _APPLY_PREFLIGHT = (
 )
 
 
+def _add_ons_wait(ctx: UpgradeContext) -> str | None:
+    """Return why add-ons are not upgraded on this machine. Workers do not need the modules for that."""
+    from kubewright.lifecycle.upgrade.context import only_control_planes
+
+    if reason := only_control_planes(ctx):
+        return reason
+    from kubewright.lifecycle.upgrade.cluster import add_ons_wait
+
+    return add_ons_wait(ctx)
+
+
 def _leaf(name: str, summary: str, flags: str = _CLUSTER, **more: Any) -> UpgradePhase:
     return Phase(name, summary, flags=flags, argument=_VERSION, **more)
 
@@ -50,14 +61,14 @@ _KUBELET_CONFIG: Final = _leaf(
 _ADDON: Final[UpgradePhase] = Phase(
     "addon",
     "Upgrade add-ons",
-    condition=f"{_HERE}.cluster:add_ons_wait",
+    condition=_add_ons_wait,
     children=(
         _leaf("all", "Upgrade all add-ons", _PATCHED, every=True),
         _leaf("coredns", "Upgrade CoreDNS", _PATCHED, run=f"{_HERE}.cluster:coredns", condition=f"{_HERE}.cluster:dns_wanted"),
         _leaf("kube-proxy", "Upgrade kube-proxy", run=f"{_HERE}.cluster:kube_proxy", condition=f"{_HERE}.cluster:proxy_wanted"),
     ),
 )
-_POST_UPGRADE: Final = _leaf("post-upgrade", "Run the final steps of an upgrade", run=f"{_HERE}.kubelet_program:replace")
+_POST_UPGRADE: Final = _leaf("post-upgrade", "Run the final steps of an upgrade", run=f"{_HERE}.kubelet:replace_program")
 
 APPLY: Final[Phases[UpgradeContext]] = Phases(
     _leaf("preflight", "Run the checks before an upgrade", _APPLY_PREFLIGHT, run=lambda ctx: ctx.bound.preflight(ctx)),

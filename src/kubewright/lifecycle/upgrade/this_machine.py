@@ -18,7 +18,6 @@ from kubewright.host.seam import Host
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
-from kubewright.lifecycle.upgrade.planning.diff import local_endpoint
 from kubewright.pki import certificates
 
 _NODE: Final = "system:node:"
@@ -51,6 +50,8 @@ def runtime_socket(host: Host) -> str:
 
 def endpoint(host: Host) -> LocalAPIEndpoint:
     """Return the endpoint of this machine's API server. Raises DocumentError if its manifest does not contain it."""
+    from kubewright.lifecycle.upgrade.planning.diff import local_endpoint  # for control planes
+
     path = host.layout.manifest(API_SERVER)
     address, port = local_endpoint((host.read(path) or b"").decode(errors="replace"), source=str(path))
     return LocalAPIEndpoint(advertise_address=address, bind_port=port)
