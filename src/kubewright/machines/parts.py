@@ -31,12 +31,14 @@ def ensure_parts(*, version: str = KUBERNETES, sources: BinarySources | None = N
     """Make what is made once; this takes some minutes the first time. One process makes it while others wait.
 
     If a source has a machine tree, its parts are taken instead of being made. Raises BinariesError, before anything is made,
-    if a program of this version cannot be had.
+    if a program of this version cannot be had. Clusters of other versions do not wait while its programs are built.
     """
     reporter, sources = reporter or SilentReporter(), sources or binaries.sources_from(os.environ)
-    with locked(cache() / "parts.lock"):
+    lock = cache() / "parts.lock"
+    with locked(lock):
         providing.ensure_taken(version=version, sources=sources, reporter=reporter)
-        programs((*(name for name in PLACES if name not in OPTIONAL), *PROGRAMS), version=version, sources=sources, reporter=reporter)
+    programs((*(name for name in PLACES if name not in OPTIONAL), *PROGRAMS), version=version, sources=sources, reporter=reporter)
+    with locked(lock):
         base, kit = ensure_base(reporter), ensure_kit(version=version, sources=sources, reporter=reporter)
         images = of_release(base, version=version, sources=sources)
         return Parts(base=base, kit=kit, store=ensure_store(images, key=f"{base.name} {kit.name}", reporter=reporter))

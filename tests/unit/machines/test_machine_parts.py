@@ -9,12 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from kubewright.base.errors import HostError
-from kubewright.machines import base, host, program
+from busy import HANGS
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import BinariesError, HostError
+from kubewright.base.events import Event, Waiting
+from kubewright.binaries import BinarySources
+from kubewright.binaries.files import cache_lock
+from kubewright.machines import base, host, parts, program
 from kubewright.machines.cgroups import Cgroups
 from kubewright.machines.group import bridge_of
 from kubewright.machines.network import MOST, POD_SUBNET, Network, free_local_range, free_range, overlapping, range_of, routed
-from kubewright.machines.places import locked
+from kubewright.machines.places import cache, locked
 
 NETWORK = Network(bridge="kwab12", ranges=("172.31.7.0/24",))
 DUAL = Network(bridge="kwab12", ranges=("fd12::/64", "172.31.7.0/24"), pods=("fd00:244::/56", POD_SUBNET))
@@ -200,3 +205,39 @@ def test_what_a_machine_has_made_in_its_cgroups_is_removed_with_its_power(tmp_pa
     machine.clear()
     assert [*(tmp_path / "cpu").iterdir()] == []
     assert (tmp_path / "cpu").is_dir()
+
+
+def test_other_clusters_do_not_wait_while_programs_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    go = tmp_path / "bin" / "go"
+    go.parent.mkdir()
+    go.write_text("#!/bin/sh\n[ $1 = env ] && echo go1.99.0\n")  # it builds nothing, so that the attempt ends
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{go.parent}:/usr/bin:/bin")
+    others, said = BinarySources(cache=tmp_path / "binaries", allow_download=False), Telling()
+    failures: list[BinariesError] = []
+
+    def make() -> None:
+        try:
+            parts.ensure_parts(sources=others, reporter=said)
+        except BinariesError as error:
+            failures.append(error)
+
+    with cache_lock(others.cache, task="building kubelet", wait=True, clock=SystemClock(), reporter=said):
+        waiting = threading.Thread(target=make)
+        waiting.start()
+        assert said.waits.wait(HANGS)
+        assert not (cache() / "parts.lock").exists()
+    waiting.join(HANGS)
+    assert (len(failures), waiting.is_alive()) == (1, False)
+
+
+class Telling:
+    """A reporter that tells when something waits."""
+
+    def __init__(self) -> None:
+        self.waits = threading.Event()
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, Waiting):
+            self.waits.set()
