@@ -1,6 +1,6 @@
 """The images that Kubernetes' tests use, under the names and tags that e2e.test expects.
 
-Their programs are those of Kubernetes (agnhost, nonewprivs, pause), and busybox, bash, curl and the C library are
+Their programs are those of Kubernetes (agnhost, nonewprivs, pause) and upstream's busybox; curl and the C library are
 Debian's, from the tree of the machines. nginx stands for any second image: the only test that needs it runs a shell in it.
 """
 
@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from tests.soak.conformance_busybox import ensure_busybox
 from tests.soak.conformance_programs import CERTIFICATE
 
 from kubewright.machines import oci
@@ -26,8 +27,6 @@ _USERS: Final = "root:x:0:0:root:/root:/bin/sh\nuser-defined-in-image:x:1000:100
 _GROUPS: Final = "root:x:0:\nuser-defined-in-image:x:1000:\ngroup-defined-in-image:x:50000:user-defined-in-image\nnobody:x:65534:\n"
 _PARTS: Final = ("bin", "etc/alternatives", "lib", "lib64", "sbin", "usr/bin", "usr/lib", "usr/lib64", "usr/sbin")
 _LEFT_OUT: Final = ("usr/lib/python3", "usr/lib/systemd", "usr/bin/python3", "usr/lib/udev", "usr/lib/apt")
-_LIBRARIES: Final = "lib/x86_64-linux-gnu"
-_LOADER: Final = "ld-linux-x86-64.so.2"
 _NETCAT: Final = """\
 #!/bin/sh
 # nc -w 1 -u ADDRESS PORT, the form that the tests use: Debian's busybox has no UDP
@@ -61,22 +60,14 @@ def _all(base: Path, programs: Path) -> Iterator[_Made]:
     tools = _layer({**served, "usr/local/bin/nc": _NETCAT.encode(), **_registry(base)}, links={"agnhost-2": "agnhost"}, tree=base)
     yield _Made(reference=AGNHOST, layer=tools, config={"Entrypoint": ["/agnhost"], "Cmd": ["pause"]})
     yield _Made(reference=f"{REPOSITORY}/glibc-dns-testing:2.0.0", layer=tools)
-    program = (base / "usr" / "bin" / "busybox").read_bytes()
-    names = run(str(base / "usr" / "bin" / "busybox"), "--list").split()
-    links = {f"bin/{name}": "busybox" for name in names if name not in {"busybox", "sh"}}
-    busybox = _layer({"bin/busybox": program, **_shell(base)}, links=links)
+    program = ensure_busybox()
+    links = {f"bin/{name}": "busybox" for name in run(str(program), "--list").split() if name != "busybox"}
+    busybox = _layer({"bin/busybox": program.read_bytes()}, links=links)
     yield _Made(reference=f"{REPOSITORY}/busybox:1.37.0-1", layer=busybox, config={"Cmd": ["sh"]})
     yield _Made(reference=f"{REPOSITORY}/nonroot:1.5", layer=busybox, config={"Cmd": ["sh"], "User": "1234"})
     yield _Made(reference=f"{REPOSITORY}/nginx:1.15-4", layer=busybox, config={"Cmd": ["sh"], "StopSignal": "SIGTERM"})
     nonewprivs = _layer({"usr/local/bin/nnp": (programs / "nonewprivs").read_bytes()}, modes={"usr/local/bin/nnp": 0o6755})
     yield _Made(reference=f"{REPOSITORY}/nonewprivs:1.4", layer=nonewprivs, config={"Cmd": ["nnp"]})
-
-
-def _shell(base: Path) -> dict[str, bytes]:
-    """Return bash as `sh`: that of Debian's busybox drops variables such as `data-1`, that of busybox 1.37 passes them on."""
-    usual = base / "usr" / _LIBRARIES
-    libraries = {f"{_LIBRARIES}/{name}": (usual / name).read_bytes() for name in ("libc.so.6", "libtinfo.so.6")}
-    return {"bin/sh": (base / "usr" / "bin" / "bash").read_bytes(), f"lib64/{_LOADER}": (usual / _LOADER).read_bytes(), **libraries}
 
 
 def _registry(base: Path) -> dict[str, bytes]:
