@@ -13,7 +13,7 @@ from upgrade_kit import NEW, OLD, PODS, ControlPlane
 
 from kubewright.base import yaml
 from kubewright.base.clock import rfc3339_micro
-from kubewright.base.errors import ConfigurationChanged, HostError, Unreachable, UsageError
+from kubewright.base.errors import ConfigurationChanged, Forbidden, HostError, Unreachable, UsageError
 from kubewright.base.events import Checked, PhaseSkipped
 from kubewright.etcd.api import Alarm
 from kubewright.kube.resources import CONFIG_MAP, DEPLOYMENT, LEASE, NODE, POD, named
@@ -295,6 +295,16 @@ def test_a_further_control_plane_goes_to_the_version_that_the_cluster_keeps(box)
     assert names(box.upgrade(section="node").changes) == []
 
 
+def test_an_api_server_that_has_just_been_started_is_asked_again(box):
+    box.refused = 3
+    box.upgrade(section="node")
+    assert box.refused == 0
+    box.refused = -1
+    with pytest.raises(Forbidden, match="no relationship found"):
+        box.upgrade(section="node")
+    assert box.refused < -2  # it was asked again once
+
+
 def with_another_control_plane(box, **ready: str):
     """Add a control plane node2 whose API server has the earlier version, and whose Node has a condition."""
     pod = box.mirror("kube-apiserver")
@@ -565,6 +575,23 @@ def test_a_kubelet_that_is_given_takes_the_place_of_the_machines(box, tmp_path):
     )
     assert names(box.upgrade(options={"kubelet": new, "drain": True}).changes) == []
     assert [one.operation for one in checkpoint.every(box.machine(box.layout))] == ["upgrade"]
+
+
+def test_static_pods_that_a_new_kubelet_starts_again_are_waited_for(box, tmp_path, monkeypatch):
+    """A kubelet of another minor release gives them other UIDs."""
+    box.kubelet(OLD)
+    box.upgrade()
+
+    ready = box.kubelet_started
+
+    def started():
+        box.runtime.kubelet, box.runtime.looks = " of another release", 5
+        ready()
+
+    monkeypatch.setattr(box, "kubelet_started", started)
+    box.upgrade(options={"kubelet": box.kubelet(NEW, path=tmp_path / "new-kubelet")})
+    assert box.runtime.looks == 0
+    assert [one.pod_uid.endswith(" of another release") for one in box.runtime.containers(namespace="kube-system")] == [True] * 4
 
 
 def test_a_kubelet_that_does_not_work_makes_way_for_the_earlier_one(box, tmp_path):

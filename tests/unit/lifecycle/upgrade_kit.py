@@ -56,8 +56,15 @@ class Runtime:
         """Components of the new version that the kubelet does not start before a condition holds."""
         self.ends: dict[str, Callable[[], bool]] = {}
         """Components of the new version that have ended, and run again, once a condition holds."""
+        self.kubelet, self.looks = "", 0
+        """What the UIDs of the kubelet's pods end with, and how often one can look until its containers are those of these pods."""
+        self._follows = ""
 
     def containers(self, *, namespace):
+        if self.looks:
+            self.looks -= 1
+        else:
+            self._follows = self.kubelet
         found = [self._container(name) for name in PODS if Path(self.box.layout.manifest(name)).exists() and not self._waits(name)]
         return [one for one in found if one is not None]
 
@@ -69,7 +76,7 @@ class Runtime:
 
     def _container(self, name):
         path = Path(self.box.layout.manifest(name))
-        uid = f"{name} {path.read_text()}"
+        uid = f"{name} {path.read_text()}{self._follows}"
         if uid not in self.starts:
             self.starts.append(uid)
         if name in self.ends and self.box.tag(name) == self.at and self.ends[name]():
@@ -122,11 +129,16 @@ class Answers(KubeAPI):
     def send(self, call, /):
         if self.box.server and call.verb == "list" and "fieldSelector" not in call.query:
             raise Forbidden(f"a kubelet may not list {call.resource.plural}", code=403)
+        if call.name == "kubeadm-config" and call.verb == "get" and self.box.refused:
+            self.box.refused -= 1
+            raise Forbidden("no relationship found", code=403)
         return self.box.kube.send(call)
 
     def exchange(self, request, /):
+        if request.target == "/pods":
+            return Response(status=200, headers={}, body=json.dumps({"items": self.box.pods()}).encode())
         name = PORTS.get(int(self.server.rpartition(":")[2]), "kube-apiserver")
-        if self.server in self.box.unready:
+        if self.server in self.box.unready or (request.target == "/readyz" and self.box.refused > 0):
             return Response(status=500, headers={}, body=b"[-]etcd failed: reason withheld\n")
         if self.box.runtime.fails(name):
             raise Unreachable(f"{name} does not answer")
@@ -240,6 +252,8 @@ class ControlPlane(Box):
     """The tag of etcd's image with which it runs, but follows no leader."""
     server: str = ""
     """The version of the API server that a worker uses, whose kubelet's identity may list nothing of others; '' on a control plane."""
+    refused: int = 0
+    """How many requests an API server that has just been started still refuses; negative for one that is ready."""
     etcd_size: int = 4096
     snapshot_of_etcd: bytes = snapshot(database(1))
     clock: FakeClock = field(default_factory=lambda: FakeClock(datetime.now(UTC) + timedelta(hours=1)))
@@ -282,6 +296,10 @@ class ControlPlane(Box):
         for name in PODS:
             Path(self.layout.manifest(name)).unlink()
         self.server = server
+
+    def pods(self):
+        """What the kubelet lists."""
+        return [{"metadata": {"name": f"{name}-node1", "uid": f"{name} {self.text(name)}{self.runtime.kubelet}"}} for name in PODS]
 
     def text(self, name):
         return Path(self.layout.manifest(name)).read_text()

@@ -72,6 +72,12 @@ def _cluster(api: KubeAPI) -> Document:
             "the ConfigMap kube-system/kubeadm-config is not there: an upgrade needs it",
             remedy="upload it again with `kubewright init phase upload-config kubeadm --config FILE`",
         ) from error
+    except Forbidden as error:
+        from kubewright.lifecycle.steps import health
+
+        if (reason := health.unready(api)) is not None:  # it refuses everybody until it has read roles and bindings
+            raise Unreachable("the API server has just been started", detail=reason) from error
+        return stored_configuration.document(api, KUBEADM_CONFIG)
 
 
 def _component(api: KubeAPI, row: stored_configuration.StoredDocument) -> tuple[Document | None, bool]:

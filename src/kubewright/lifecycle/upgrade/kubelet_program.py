@@ -120,13 +120,17 @@ def _step(
 
 
 def _proved(ctx: UpgradeContext, version: Version | None) -> Iterator[Step]:
-    """Restart the kubelet, and wait until the Node is Ready with its version."""
+    """Restart the kubelet, and wait until the Node is Ready with its version, and until its static pods run."""
     wanted = version or _version(ctx, SERVICE)
     yield ctx.host.ensure(Service(name=SERVICE, restart=True))
     within = ctx.timeouts.kubelet_health_check.seconds
     yield ctx.components.until(
         lambda: _fault(ctx, wanted), saying=f"the kubelet to run {wanted}", blame=(), within=within, at_most=0.5, remedy=FIX
     )
+    if ctx.control_plane:
+        from kubewright.lifecycle.upgrade import restarted_pods  # workers have none
+
+        yield from restarted_pods.wait(ctx)
 
 
 def _fault(ctx: UpgradeContext, version: Version) -> str | None:
