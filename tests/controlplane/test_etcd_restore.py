@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,9 @@ from local_kit import Bench, bench, eventually, program
 
 from kubewright.cli.handlers import machine
 from kubewright.cli.main import main
-from kubewright.kube.client import KubeClient
+from kubewright.kube.client import AsyncKubeClient, KubeClient
+from kubewright.kube.credentials import Access
+from kubewright.kube.daemons.informers import Informer
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import LEASE, named
 from kubewright.local.cluster.daemon_client import Daemon
@@ -24,6 +29,8 @@ from kubewright.local.cluster.machine import machine_host
 
 FIRST, SECOND, THIRD = NAMES = ("one-control-plane", "one-control-plane-2", "one-control-plane-3")
 BUMP = 1_000_000_000
+LISTED = ("SYNCED", "")
+"""An informer has listed everything: at its start, and again when its watch cannot go on ("compacted")."""
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -48,10 +55,41 @@ def run(home: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtu
     return call
 
 
-def _client(home: Bench, at: str = FIRST) -> KubeClient:
+def _access(home: Bench, at: str = FIRST) -> Access:
     from kubewright.host.filesystem.files import Files
 
-    return KubeClient(load_access(home.paths().layout(at).kubeconfig("admin"), read=Files().read), timeout=600)
+    return load_access(home.paths().layout(at).kubeconfig("admin"), read=Files().read)
+
+
+def _client(home: Bench, at: str = FIRST) -> KubeClient:
+    return KubeClient(_access(home, at), timeout=600)
+
+
+@contextmanager
+def _informer(home: Bench, kind: str, namespace: str) -> Iterator[list[tuple[str, str]]]:
+    """Run an informer during a block, as a controller does; provides the events that it has yielded so far."""
+    seen: list[tuple[str, str]] = []
+    loop = asyncio.new_event_loop()
+
+    async def follow() -> None:
+        client = AsyncKubeClient(_access(home))
+        try:
+            async with aclosing(Informer(client, named(kind), namespace=namespace).events()) as events:
+                async for kind_of_event, obj in events:
+                    name = (obj.get("metadata") or {}).get("name", "")
+                    seen.append((kind_of_event.value, name))
+        finally:
+            await client.close()
+
+    task = loop.create_task(follow())
+    thread = threading.Thread(target=lambda: loop.run_until_complete(asyncio.wait([task])))
+    thread.start()
+    try:
+        yield seen
+    finally:
+        loop.call_soon_threadsafe(task.cancel)
+        thread.join()
+        loop.close()
 
 
 def _names(home: Bench, at: str = FIRST) -> list[str]:
@@ -114,15 +152,23 @@ def test_one_member_goes_back_to_a_snapshot_and_no_revision_comes_again(home: Be
     file = str(place / "etcd.db")
     _put(home, "test-kept")
     assert run("snapshot", "save", file)[0] == 0
-    last = _put(home, "test-lost")
-    code, out, err = run("restore", file, "--plan")
-    assert (code, _names(home), _asides(home)) == (0, ["test-kept", "test-lost"], []), err
-    assert (out.count("renamed to"), "manifests/etcd.yaml" in out, "kube-apiserver" in out) == (2, True, False)
+    with _informer(home, "ConfigMap", "default") as maps, _informer(home, "Lease", "kube-system") as leases:
+        eventually(lambda: LISTED in maps and LISTED in leases, "the first lists")
+        begun = len(maps)
+        last = _put(home, "test-lost")
+        code, out, err = run("restore", file, "--plan")
+        assert (code, _names(home), _asides(home)) == (0, ["test-kept", "test-lost"], []), err
+        assert (out.count("renamed to"), "manifests/etcd.yaml" in out, "kube-apiserver" in out) == (2, True, False)
+        eventually(lambda: ("ADDED", "test-lost") in maps, "the event of the object that the snapshot lacks")
 
-    code, out, err = run("restore", file, "--yes")
-    assert code == 0, err
-    assert _names(home) == ["test-kept"]
-    assert _put(home, "test-new") > last + BUMP - 100
+        code, out, err = run("restore", file, "--yes")
+        assert code == 0, err
+        assert _names(home) == ["test-kept"]
+        assert _put(home, "test-new") > last + BUMP - 100
+        eventually(lambda: ("ADDED", "test-new") in maps and leases.count(LISTED) > 1, "informers to list everything again")
+    assert maps[begun:].count(LISTED) > 0
+    changes = [event for event in maps[begun:] if event[1].startswith("test-")]
+    assert changes == [("ADDED", "test-lost"), ("DELETED", "test-lost"), ("ADDED", "test-new")]
     assert [name.startswith("member.before-") for name in _asides(home)] == [True]
     event = _watched(home, last)
     assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
