@@ -2,8 +2,8 @@
 
 All tests of a file run in one process, because they share fixtures; the files that use the cluster of our pytest plugin count as one file. Files
 that start clusters or boot machines have a weight. The weights of the files that are running never add up to more than a limit, so that the
-tests do not overload the machine; files without a weight fill the other processes. The longest files start first, so that no long file is
-left for the end.
+tests do not overload the machine. The longest files start first, so that no long file is left for the end. In `make test`, files without a
+weight fill the processes for which no other file fits; the rest has few of them, and some of those are long.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xdist.workermanage import WorkerController
 
 
 class Cost(NamedTuple):
-    """What it costs to run a file: `weight` is about how many processes it keeps busy besides pytest, `seconds` how long it takes alone.
+    """What it costs to run a file: `weight` is about how many processes it keeps busy besides pytest, `seconds` how long it takes beside others.
 
     If a file has tests in several parts of the suite, its seconds are those of the longer one of `make test` and the rest.
     """
@@ -30,9 +30,9 @@ class Cost(NamedTuple):
 CORES: Final = max(2, os.cpu_count() or 2)
 LIMIT: Final = 3 * CORES
 """The largest sum of weights of files that run at the same time. It is about the load average that they cause."""
-REST: Final = 4 * CORES
-"""The same for the rest of the suite: two files that boot machines always fit. It has few files without a weight, and a process ends if nothing
-that is waiting fits."""
+REST: Final = 5 * CORES
+"""The same for the rest of the suite: two files that boot machines always fit, and a third file that starts a control plane. The rest has few files
+without a weight, and a process ends if nothing that is waiting fits. With 4 for each core, that happened in the first third of the run."""
 NOTHING: Final = Cost(0, 5)
 PLUGIN_CLUSTER: Final = "tests/controlplane/: cluster of the plugin"
 TOGETHER: Final = (
@@ -54,71 +54,80 @@ FOLDERS: Final[Mapping[str, Cost]] = {
 """The cost of files without a row of their own."""
 COSTS: Final[Mapping[str, Cost]] = {
     PLUGIN_CLUSTER: Cost(2, 80),
-    "tests/machines/test_agent_machines.py": Cost(4, 110),
-    "tests/machines/test_canaries_machines.py": Cost(4, 130),
-    "tests/machines/test_ci_machines.py": Cost(3, 60),
+    "tests/machines/test_adopt_machines.py": Cost(3, 65),
+    "tests/machines/test_agent_machines.py": Cost(4, 260),
+    "tests/machines/test_archive_machines.py": Cost(3, 85),
+    "tests/machines/test_canaries_machines.py": Cost(4, 75),
+    "tests/machines/test_ci_machines.py": Cost(3, 25),
     "tests/machines/test_controllers_image.py": Cost(4, 70),
-    "tests/machines/test_controllers_machines.py": Cost(4, 60),
-    "tests/machines/test_etcd_machines.py": Cost(3, 260),
-    "tests/machines/test_faults_checks.py": Cost(3, 55),
+    "tests/machines/test_controllers_machines.py": Cost(4, 120),
+    "tests/machines/test_etcd_machines.py": Cost(3, 150),
+    "tests/machines/test_faults_checks.py": Cost(3, 40),
     "tests/machines/test_faults_joining.py": Cost(4, 90),
     "tests/machines/test_faults_quorum.py": Cost(4, 150),
-    "tests/machines/test_faults_starting.py": Cost(3, 85),
-    "tests/machines/test_hub_machines.py": Cost(4, 130),
+    "tests/machines/test_faults_starting.py": Cost(3, 130),
+    "tests/machines/test_hub_machines.py": Cost(4, 240),
     "tests/machines/test_init_machines.py": Cost(3, 120),
-    "tests/machines/test_interop_machines.py": Cost(4, 85),
-    "tests/machines/test_join_control_plane.py": Cost(4, 120),
-    "tests/machines/test_join_worker.py": Cost(4, 120),
+    "tests/machines/test_interop_machines.py": Cost(4, 120),
+    "tests/machines/test_join_control_plane.py": Cost(4, 160),
+    "tests/machines/test_join_worker.py": Cost(4, 115),
     "tests/machines/test_kill_control_plane.py": Cost(3, 95),
     "tests/machines/test_kill_init.py": Cost(3, 85),
     "tests/machines/test_kill_upgrade.py": Cost(2, 220),
-    "tests/machines/test_kill_worker.py": Cost(3, 70),
-    "tests/machines/test_reset_machines.py": Cost(4, 110),
+    "tests/machines/test_kill_worker.py": Cost(3, 55),
+    "tests/machines/test_reset_machines.py": Cost(4, 100),
     "tests/machines/test_serving_machines.py": Cost(4, 90),
-    "tests/machines/test_strict_machines.py": Cost(4, 50),
-    "tests/machines/test_typed_machines.py": Cost(4, 100),
-    "tests/machines/test_whole_clusters.py": Cost(4, 150),
-    "tests/machines/test_whole_example.py": Cost(3, 50),
+    "tests/machines/test_strict_machines.py": Cost(4, 30),
+    "tests/machines/test_testbed.py": Cost(3, 20),
+    "tests/machines/test_typed_machines.py": Cost(4, 175),
+    "tests/machines/test_whole_clusters.py": Cost(4, 75),
+    "tests/machines/test_whole_example.py": Cost(3, 30),
     "tests/machines/test_whole_families.py": Cost(4, 100),
     "tests/machines/test_whole_kills.py": Cost(4, 110),
     "tests/machines/test_whole_lifecycle.py": Cost(4, 130),
     "tests/machines/test_whole_planes.py": Cost(4, 130),
     "tests/machines/test_whole_plugin.py": Cost(3, 25),
-    "tests/machines/test_whole_tree.py": Cost(4, 150),
-    "tests/machines/test_whole_versions.py": Cost(4, 80),
-    "tests/machines/test_upgrade_cluster.py": Cost(4, 350),
-    "tests/machines/test_upgrade_machines.py": Cost(3, 240),
-    "tests/controlplane/test_agent_disturbed.py": Cost(2, 75),
+    "tests/machines/test_whole_tree.py": Cost(4, 180),
+    "tests/machines/test_upgrade_cluster.py": Cost(4, 560),
+    "tests/machines/test_upgrade_machines.py": Cost(3, 600),
+    "tests/controlplane/test_agent_disturbed.py": Cost(2, 110),
+    "tests/controlplane/test_agent_lifecycle.py": Cost(2, 40),
+    "tests/controlplane/test_agent_nodes.py": Cost(2, 35),
     "tests/controlplane/test_agent_run.py": Cost(2, 60),
-    "tests/controlplane/test_ci_templates.py": Cost(2, 45),
-    "tests/controlplane/test_controllers_replicas_real.py": Cost(3, 45),
-    "tests/controlplane/test_etcd_membership.py": Cost(2, 30),
-    "tests/controlplane/test_etcd_restore.py": Cost(4, 120),
-    "tests/controlplane/test_hub_real.py": Cost(2, 40),
-    "tests/controlplane/test_hub_secrets_real.py": Cost(3, 40),
+    "tests/controlplane/test_ci_templates.py": Cost(2, 65),
+    "tests/controlplane/test_controllers_replicas_real.py": Cost(3, 70),
+    "tests/controlplane/test_etcd_membership.py": Cost(2, 55),
+    "tests/controlplane/test_etcd_restore.py": Cost(4, 190),
+    "tests/controlplane/test_hub_real.py": Cost(2, 55),
+    "tests/controlplane/test_hub_secrets_real.py": Cost(3, 60),
     "tests/controlplane/test_local_concurrency.py": Cost(3, 100),
-    "tests/controlplane/test_local_control_planes.py": Cost(4, 80),
-    "tests/controlplane/test_local_down.py": Cost(2, 90),
-    "tests/controlplane/test_local_faults.py": Cost(2, 90),
-    "tests/controlplane/test_local_killed.py": Cost(2, 70),
+    "tests/controlplane/test_local_control_planes.py": Cost(4, 110),
+    "tests/controlplane/test_local_down.py": Cost(2, 130),
+    "tests/controlplane/test_local_faults.py": Cost(2, 100),
+    "tests/controlplane/test_local_killed.py": Cost(2, 90),
+    "tests/controlplane/test_local_namespaces.py": Cost(2, 25),
     "tests/controlplane/test_local_ordinary_user.py": Cost(2, 40),
-    "tests/controlplane/test_local_repeated.py": Cost(2, 40),
+    "tests/controlplane/test_local_repeated.py": Cost(2, 65),
     "tests/controlplane/test_plugin_guide.py": Cost(2, 40),
     "tests/controlplane/test_plugin_runs.py": Cost(2, 120),
-    "tests/controlplane/test_plugin_workers.py": Cost(2, 50),
+    "tests/controlplane/test_plugin_workers.py": Cost(2, 70),
     "tests/controlplane/test_readme_typed.py": Cost(2, 40),
-    "tests/controlplane/test_serving_storms_real.py": Cost(2, 60),
+    "tests/controlplane/test_serving_sources_real.py": Cost(2, 55),
+    "tests/controlplane/test_serving_storms_real.py": Cost(2, 35),
+    "tests/controlplane/test_token_commands.py": Cost(2, 25),
     "tests/controlplane/test_upgrade_plan.py": Cost(2, 40),
     "tests/compat/test_certs_comparison.py": Cost(0, 30),
-    "tests/compat/test_config_differential.py": Cost(0, 150),
-    "tests/compat/test_init_differential.py": Cost(0, 60),
-    "tests/compat/test_malformed_input.py": Cost(0, 180),
-    "tests/unit/cli/test_rootfs.py": Cost(0, 20),
+    "tests/compat/test_command_lines.py": Cost(0, 35),
+    "tests/compat/test_config_differential.py": Cost(0, 250),
+    "tests/compat/test_init_cases.py": Cost(0, 30),
+    "tests/compat/test_init_differential.py": Cost(0, 100),
+    "tests/compat/test_malformed_input.py": Cost(0, 130),
+    "tests/unit/cli/test_rootfs.py": Cost(0, 60),
     "tests/unit/enrollment/test_node_leave.py": Cost(0, 15),
     "tests/unit/enrollment/test_vpn_node.py": Cost(0, 15),
     "tests/unit/http/test_accepting.py": Cost(0, 20),
-    "tests/unit/lifecycle/test_attempts.py": Cost(0, 15),
-    "tests/unit/lifecycle/test_upgrade_phases.py": Cost(0, 25),
+    "tests/unit/lifecycle/test_attempts.py": Cost(0, 35),
+    "tests/unit/lifecycle/test_upgrade_phases.py": Cost(0, 70),
 }
 """Files with other costs: several control planes, more than two machines at a time, or unusually long tests."""
 
@@ -134,11 +143,14 @@ def cost(scope: str) -> Cost:
     return COSTS.get(scope) or next((found for folder, found in FOLDERS.items() if scope.startswith(folder)), NOTHING)
 
 
-def choose(waiting: Sequence[str], others: Iterable[str], *, limit: int = LIMIT) -> str | None:
-    """Return what a process runs next; None if everything that is waiting is too heavy now. `others` is what the other processes are running."""
+def choose(waiting: Sequence[str], others: Iterable[str], *, limit: int = LIMIT, mixed: bool = False) -> str | None:
+    """Return what a process runs next; None if everything that is waiting is too heavy now. `others` is what the other processes are running.
+
+    Files without a weight wait until no other one fits, unless `mixed`: then the longest file is the next one, so that no long one is left for the end.
+    """
     room = limit - sum(cost(one).weight for one in others)
     allowed = [one for one in waiting if cost(one).weight <= room or not cost(one).weight]
-    return max(allowed, key=lambda one: (cost(one).weight > 0, cost(one).seconds), default=None)
+    return max(allowed, key=lambda one: (mixed or cost(one).weight > 0, cost(one).seconds), default=None)
 
 
 class Lanes(LoadScopeScheduling):
@@ -161,8 +173,8 @@ class Lanes(LoadScopeScheduling):
             super()._reschedule(node)
 
     def _next(self, node: WorkerController) -> str | None:
-        limit = REST if self.config.getoption("part", None) == "rest" else LIMIT
-        return choose(list(self.workqueue), self._of_others(node), limit=limit)
+        rest = self.config.getoption("part", None) == "rest"
+        return choose(list(self.workqueue), self._of_others(node), limit=REST if rest else LIMIT, mixed=rest)
 
     def _of_others(self, node: WorkerController) -> list[str]:
         """Return what the other processes are running. Each counts with the heaviest of its unfinished files: it may have been given the next one."""

@@ -45,10 +45,17 @@ def test_what_starts_clusters_or_machines_runs_while_there_is_room(waiting: list
     assert lanes.choose(waiting[::-1], others, limit=6) == chosen
 
 
-def test_two_files_that_boot_machines_fit_in_the_rest() -> None:
+def test_two_files_that_boot_machines_and_one_that_starts_a_control_plane_fit_in_the_rest() -> None:
     assert lanes.choose([BIG], [BIG], limit=6) is None
     assert lanes.choose([BIG], [BIG], limit=REST) == BIG
-    assert lanes.choose([BIG, LIGHT], [BIG, BIG], limit=8) == LIGHT
+    assert lanes.choose([BIG, ONE], [BIG, BIG], limit=10) == ONE
+    assert lanes.choose([BIG, LIGHT], [BIG, BIG], limit=10) == LIGHT
+
+
+def test_the_rest_runs_the_longest_file_next_whether_it_has_a_weight_or_not() -> None:
+    assert lanes.choose([LIGHT, LONG, SEVERAL, SMALL], [BIG], limit=10, mixed=True) == LONG
+    assert lanes.choose([LIGHT, LONG, SEVERAL, SMALL], [BIG], limit=10) == SEVERAL
+    assert lanes.choose([BIG, LONG, SMALL], [], limit=10, mixed=True) == BIG
 
 
 def test_a_file_stays_together_and_so_do_the_files_that_share_the_cluster_of_the_plugin() -> None:
