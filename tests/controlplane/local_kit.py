@@ -179,11 +179,12 @@ def program(name: str) -> str:
 
 
 def eventually(condition: Callable[[], object], what: str, *, within: float = LIMIT) -> None:
-    """Wait until a condition holds."""
-    end = time.monotonic() + within
+    """Wait until a condition holds. It is tested less and less often: many conditions make requests or start programs."""
+    end, pause = time.monotonic() + within, 0.05
     while not condition():
         assert time.monotonic() < end, f"waited {within:.0f} s in vain for {what}"
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(1.1 * pause, 0.2)
 
 
 def leftovers(root: Path, address: str = "") -> list[str]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +16,7 @@ from local_kit import Bench, bench, eventually, program
 
 from kubewright.cli.handlers import machine
 from kubewright.cli.main import main
-from kubewright.kube.client import AsyncKubeClient, KubeClient
-from kubewright.kube.credentials import Access
-from kubewright.kube.daemons.informers import Informer
+from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import LEASE, named
 from kubewright.local.cluster.daemon_client import Daemon
@@ -29,8 +24,6 @@ from kubewright.local.cluster.machine import machine_host
 
 FIRST, SECOND, THIRD = NAMES = ("one-control-plane", "one-control-plane-2", "one-control-plane-3")
 BUMP = 1_000_000_000
-LISTED = ("SYNCED", "")
-"""An informer has listed everything: at its start, and again when its watch cannot go on ("compacted")."""
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -55,41 +48,10 @@ def run(home: Bench, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixtu
     return call
 
 
-def _access(home: Bench, at: str = FIRST) -> Access:
+def _client(home: Bench, at: str = FIRST) -> KubeClient:
     from kubewright.host.filesystem.files import Files
 
-    return load_access(home.paths().layout(at).kubeconfig("admin"), read=Files().read)
-
-
-def _client(home: Bench, at: str = FIRST) -> KubeClient:
-    return KubeClient(_access(home, at), timeout=600)
-
-
-@contextmanager
-def _informer(home: Bench, kind: str, namespace: str) -> Iterator[list[tuple[str, str]]]:
-    """Run an informer during a block, as a controller does; provides the events that it has yielded so far."""
-    seen: list[tuple[str, str]] = []
-    loop = asyncio.new_event_loop()
-
-    async def follow() -> None:
-        client = AsyncKubeClient(_access(home))
-        try:
-            async with aclosing(Informer(client, named(kind), namespace=namespace).events()) as events:
-                async for kind_of_event, obj in events:
-                    name = (obj.get("metadata") or {}).get("name", "")
-                    seen.append((kind_of_event.value, name))
-        finally:
-            await client.close()
-
-    task = loop.create_task(follow())
-    thread = threading.Thread(target=lambda: loop.run_until_complete(asyncio.wait([task])))
-    thread.start()
-    try:
-        yield seen
-    finally:
-        loop.call_soon_threadsafe(task.cancel)
-        thread.join()
-        loop.close()
+    return KubeClient(load_access(home.paths().layout(at).kubeconfig("admin"), read=Files().read), timeout=600)
 
 
 def _names(home: Bench, at: str = FIRST) -> list[str]:
@@ -152,23 +114,15 @@ def test_one_member_goes_back_to_a_snapshot_and_no_revision_comes_again(home: Be
     file = str(place / "etcd.db")
     _put(home, "test-kept")
     assert run("snapshot", "save", file)[0] == 0
-    with _informer(home, "ConfigMap", "default") as maps, _informer(home, "Lease", "kube-system") as leases:
-        eventually(lambda: LISTED in maps and LISTED in leases, "the first lists")
-        begun = len(maps)
-        last = _put(home, "test-lost")
-        code, out, err = run("restore", file, "--plan")
-        assert (code, _names(home), _asides(home)) == (0, ["test-kept", "test-lost"], []), err
-        assert (out.count("renamed to"), "manifests/etcd.yaml" in out, "kube-apiserver" in out) == (2, True, False)
-        eventually(lambda: ("ADDED", "test-lost") in maps, "the event of the object that the snapshot lacks")
+    last = _put(home, "test-lost")
+    code, out, err = run("restore", file, "--plan")
+    assert (code, _names(home), _asides(home)) == (0, ["test-kept", "test-lost"], []), err
+    assert (out.count("renamed to"), "manifests/etcd.yaml" in out, "kube-apiserver" in out) == (2, True, False)
 
-        code, out, err = run("restore", file, "--yes")
-        assert code == 0, err
-        assert _names(home) == ["test-kept"]
-        assert _put(home, "test-new") > last + BUMP - 100
-        eventually(lambda: ("ADDED", "test-new") in maps and leases.count(LISTED) > 1, "informers to list everything again")
-    assert maps[begun:].count(LISTED) > 0
-    changes = [event for event in maps[begun:] if event[1].startswith("test-")]
-    assert changes == [("ADDED", "test-lost"), ("DELETED", "test-lost"), ("ADDED", "test-new")]
+    code, out, err = run("restore", file, "--yes")
+    assert code == 0, err
+    assert _names(home) == ["test-kept"]
+    assert _put(home, "test-new") > last + BUMP - 100
     assert [name.startswith("member.before-") for name in _asides(home)] == [True]
     event = _watched(home, last)
     assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
@@ -182,17 +136,9 @@ def test_a_restore_that_is_killed_again_and_again_ends_as_an_undisturbed_one(hom
     _put(home, "test-killed-kept")
     assert run("snapshot", "save", file)[0] == 0
     last = _put(home, "test-killed-lost")
-    words = [sys.executable, etcd_killed.__file__, str(home.paths().root), FIRST]
-    codes: list[int] = []
-    for number in (12, 4, 3, 2, 2, 1):  # the first ten or so changes are those of the checkpoint
-        if 0 not in codes:
-            ended = subprocess.run([*words, str(number), "etcd", "restore", file, "--yes"], check=False, capture_output=True, timeout=900)
-            codes.append(ended.returncode)
-    assert set(codes) <= {etcd_killed.KILLED, 0}
-    assert codes.count(etcd_killed.KILLED) > 1
-    if 0 not in codes:
-        code, _, err = run("restore", file, "--yes")
-        assert code == 0, err
+    assert _killed(home, FIRST, (12, 4, 3, 2, 2, 1), "restore", file, "--yes") > 1
+    code, _, err = run("restore", file, "--yes")
+    assert code == 0, err
     names = _names(home)
     assert ("test-killed-kept" in names, "test-killed-lost" in names) == (True, False)
     assert _put(home, "test-killed-new") > last + BUMP - 100
@@ -202,6 +148,20 @@ def test_a_restore_that_is_killed_again_and_again_ends_as_an_undisturbed_one(hom
     assert (len(set(_asides(home)) - before), list(_members(run))) == (1, [FIRST])
     code, out, err = run("restore", file, "--again", "--plan")
     assert (code, out.count("renamed to")) == (0, 2), err
+
+
+def _killed(home: Bench, at: str, changes: Sequence[int], *words: str) -> int:
+    """Run a command of `etcd` that is killed after so many changes, again and again until it ends by itself. Returns how often it was killed.
+
+    The first ten or so changes are those of the checkpoint.
+    """
+    argv = [sys.executable, etcd_killed.__file__, str(home.paths().root), at]
+    for number, count in enumerate(changes):
+        ended = subprocess.run([*argv, str(count), "etcd", *words], check=False, capture_output=True, timeout=900)
+        if ended.returncode == 0:
+            return number
+        assert ended.returncode == etcd_killed.KILLED, ended.stderr.decode()
+    return len(changes)
 
 
 def test_what_is_no_snapshot_of_this_cluster_is_refused_before_anything_stops(home: Bench, run: Run, tmp_path: Path) -> None:
@@ -357,9 +317,26 @@ def test_a_cluster_begins_again_with_the_one_member_that_is_left(home: Bench, ru
     assert _voting(run) == sorted(NAMES)
 
 
-def _endpoint(home: Bench) -> str:
+def test_a_replacement_that_is_killed_again_and_again_ends_as_an_undisturbed_one(home: Bench, run: Run) -> None:
+    home.up(nodes=0, control_planes=3)
+    _put(home, "test-before-the-kills", THIRD)
+    before = _members(run, THIRD)
+    replace = ("member", "replace", "--yes", "--endpoints", _endpoint(home, SECOND))  # its own API server needs the member
+    assert _killed(home, FIRST, (8, 2, 1, 1, 1), *replace) > 1
+    code, out, err = run(*replace)
+    assert code == 0, out + err
+    after = _members(run, THIRD)
+    assert (_voting(run, THIRD), after[FIRST][0] != before[FIRST][0]) == (sorted(NAMES), True)
+    assert {name: after[name] for name in (SECOND, THIRD)} == {name: before[name] for name in (SECOND, THIRD)}
+    assert "test-before-the-kills" in _names(home)
+    code, out, err = run(*replace)
+    assert (code, "nothing is changed" in out, _members(run, THIRD)) == (0, True, after), err
+    assert _lease(home)["holderIdentity"] == ""
+
+
+def _endpoint(home: Bench, name: str = FIRST) -> str:
     from kubewright.local import record
 
     found = record.load(home.paths().record)
     assert found is not None
-    return next(one.etcd_client_url for one in found.machines if one.name == FIRST)
+    return next(one.etcd_client_url for one in found.machines if one.name == name)
