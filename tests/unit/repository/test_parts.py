@@ -24,7 +24,7 @@ TESTS = Path(parts.__file__).parent
         ("tests/controlplane/test_local_down.py::test_down_of_a_missing_cluster_is_no_error", FIRST),
         ("tests/controlplane/test_local_down.py::test_down_leaves_nothing[_litter]", REST),
         ("tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[0]", FIRST),
-        ("tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[1]", REST),
+        ("tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[1]", SOAK),
         ("tests/machines/test_kill_init.py::TestInit::test_killed_at_a_boundary_between_phases[3]", SOAK),
         ("tests/compat/test_command_lines.py::test_x[a]", CASES),
         ("tests/compat/test_config_differential.py::test_broken_files_are_treated_as_by_kubeadm", BOTH),
