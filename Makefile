@@ -38,7 +38,7 @@ MAKE_IMAGE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then echo "-
 # The sources of the archive, and of the program that builds it.
 BUNDLED = $(shell find src -type f ! -name '*.pyc') $(wildcard scripts/bundle.py scripts/launcher.c) requirements.lock pyproject.toml README.md LICENSE
 
-.PHONY: help up down wheel bundle image machine-tree test test-all test-rest set-up set-up-rest test-unit test-controlplane test-machines machines enter copy test-compat lint format bench soak soak-tests soak-machines soak-conformance soak-controllers soak-hub soak-agent flaky fuzz mutants lock \
+.PHONY: help up down wheel bundle image machine-tree test test-all test-rest set-up set-up-rest test-unit test-controlplane test-machines machines enter copy test-compat lint format bench soak soak-tests soak-machines soak-conformance soak-hosts soak-controllers soak-hub soak-agent flaky fuzz mutants lock \
   proto clean
 
 help: ## Show this list
@@ -174,6 +174,13 @@ soak-conformance: $(VENV)/.test ## Run Kubernetes' own tests of pods on a cluste
 	$(BIN)/kubewright binaries fetch
 	$(ENSURE_MACHINES)
 	PYTHONPATH=tests:tests/machines $(BIN)/python -m tests.soak.conformance $(ARGS)
+
+# The first run makes the disks of a virtual machine. With KVM a host takes some minutes, without it about half an hour.
+soak-hosts: $(VENV)/.test dist/.bundle ## Run a cluster of machines on Debian in a virtual machine, with each firewall; write docs/soak-hosts.md (ARGS='--only Debian')
+	@bash scripts/prerequisites.sh "$(PYTHON)" virtual-hosts
+	$(BIN)/kubewright binaries fetch
+	$(ENSURE_MACHINES)
+	$(BIN)/python -m tests.soak.hosts $(ARGS)
 
 # About 15 minutes on two quiet cores.
 soak-controllers: $(VENV)/.test ## Stop, kill, disconnect and flood controllers, send them a million generated requests, compare our decoders with Go's; write docs/soak-controllers.md

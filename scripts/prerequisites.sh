@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What `make` needs before there is a virtual environment: Python >= 3.11 with venv. Further arguments add what these need: `runc` the build of
 # runc, the only component with parts in C; `bundle` the archive's launcher; `machine-tree` the parts of whole machines in one file; `shells` the
-# tests of shell completion.
+# tests of shell completion; `virtual-hosts` virtual machines with Debian.
 # As root with apt, missing packages are installed; otherwise the command that installs them is named. Never uses sudo.
 set -euo pipefail
 python=${1-}
@@ -36,4 +36,7 @@ if [[ " ${*:2} " = *" bundle "* ]]; then
 fi
 if [[ " ${*:2} " = *" machine-tree "* ]]; then
   { command -v debootstrap && command -v zstd; } >/dev/null 2>&1 || install debootstrap zstd
+fi
+if [[ " ${*:2} " = *" virtual-hosts "* ]]; then
+  { command -v qemu-system-x86_64 && command -v mmdebstrap; } >/dev/null 2>&1 || install qemu-system-x86 mmdebstrap
 fi

@@ -15,7 +15,7 @@ import pytest
 from testbed.bed import Bed, sweep
 from testbed.places import beds
 
-from kubewright.machines.cgroups import PARENT, hierarchies
+from kubewright.machines import cgroups
 from kubewright.machines.group import bridge_of
 from kubewright.machines.network import bridges, namespaces
 from kubewright.machines.parts import Parts
@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 def left(bed: str, *, bridge: str) -> list[str]:
     """Name what a bed has on the host. Other beds may be up at the same time."""
-    found = [str(path) for mount in hierarchies() for path in (mount / PARENT).glob(f"{bed}_*")]
+    found = [one.name for one in cgroups.named(bed)]
     found += [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if f"/{bed}/" in line]
     found += [name for name in namespaces() if name.startswith(f"{bridge}-")]
     found += [name for name in bridges() if name == bridge]

@@ -11,7 +11,7 @@ from image_registry import Registry
 from machine_kit import eventually
 from whole_kit import Cluster, clusters, fetched, machine_changes, states, web
 
-from kubewright.machines.cgroups import PARENT, hierarchies
+from kubewright.machines.cgroups import Cgroups
 from kubewright.machines.parts import Parts
 
 IMAGE = "registry.example/team/web:dev"
@@ -106,7 +106,8 @@ def test_machines_come_and_go(pair: tuple[Cluster, Cluster], parts: Parts, tmp_p
         # the pods of a machine that lost power move, and are served by both machines when it is back
         cluster.machine("kill", "worker-1")
         assert cluster.states() == {"control-plane": "Running", "worker-1": "Stopped"}
-        assert [path for mount in hierarchies() for path in (mount / PARENT / f"{cluster.group}_{cluster.name}-worker-1").glob("*/")] == []
+        stopped = Cgroups(f"{cluster.group}_{cluster.name}-worker-1")
+        assert [path for directory in stopped.directories for path in directory.glob("*/")] == []
         eventually(lambda: node_of_pod(cluster) == "control-plane", "the pod to move")
     check_report(cluster, tmp_path / "report")
     assert machine_changes(cluster.up()) == ["worker-1"]

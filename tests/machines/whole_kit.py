@@ -18,7 +18,7 @@ from typing import Any
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.whole import members
 from kubewright.local.whole.services.places import runtime
-from kubewright.machines.cgroups import PARENT, hierarchies
+from kubewright.machines import cgroups
 from kubewright.machines.group import bridge_of
 from kubewright.machines.images import Image, archive
 from kubewright.machines.network import Network, bridges, namespaces
@@ -97,7 +97,7 @@ class Cluster:
     def traces(self) -> list[str]:
         """Name all that the cluster has on the host. Other clusters and beds may be there at the same time."""
         bridge = bridge_of(self.group)
-        found = [str(path) for mount in hierarchies() for path in (mount / PARENT).glob(f"{self.group}_*")]
+        found = [one.name for one in cgroups.named(self.group)]
         found += [line for line in Path("/proc/mounts").read_text().splitlines() if self.group in line]
         found += [name for name in namespaces() if name.startswith(bridge)] + [name for name in bridges() if name == bridge]
         found += [str(path) for path in Path("/run/systemd/nspawn").glob(f"*/{self.group}-*")]

@@ -1,7 +1,7 @@
 """A machine's cgroups: a directory in every hierarchy of the host, which the machine's cgroup namespace shows as `/`.
 
 Each kubelet therefore has its own /kubepods and needs no --cgroup-root. Works with version 1, version 2, and both
-mounted at the same time.
+mounted at the same time. Where systemd owns version 2, the directory there is that of a scope.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from kubewright.base.errors import HostError
 from kubewright.base.events import SilentReporter
 from kubewright.base.records import dataclass, replace
 from kubewright.base.wait import PollingWaiter
+from kubewright.machines import scopes
+from kubewright.machines.scopes import Scope
 
 PARENT = "kubewright-machines"
 
@@ -32,9 +34,16 @@ class _Freezer:
     freezing: str
 
 
-_FREEZERS: Final = (_Freezer(Path("freezer.state"), "FROZEN", "THAWED", "FREEZING"), _Freezer(Path("cgroup.freeze"), "1", "0", ""))
+_FREEZERS: Final = (
+    _Freezer(Path("freezer.state"), "FROZEN", "THAWED", "FREEZING"),
+    _Freezer(Path("payload/cgroup.freeze"), "1", "0", ""),
+    _Freezer(Path("cgroup.freeze"), "1", "0", ""),
+)
 """Version 1 and 2 (the kernel's admin-guide/cgroup-v1/freezer-subsystem.rst and admin-guide/cgroup-v2.rst). Version 2 may be mounted without
-controllers next to version 1."""
+controllers next to version 1. The attributes of a scope's own directory belong to systemd."""
+_INNER: Final = ("payload/init.scope", "payload")
+"""Where commands enter a machine, below its directory: the cgroup that its systemd has made for itself, because with version 2 those that
+give controllers to others have no processes; or the one that systemd-nspawn made for the machine, if it has made one."""
 _JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs"; shift; done; shift; exec "$@"'
 
 
@@ -49,28 +58,34 @@ class Cgroups:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.directories = [mount / PARENT / name for mount in hierarchies()]
+        self.scope = Scope(name) if scopes.is_owner() else None
+        mounts = [mount for mount in hierarchies() if self.scope is None or not (mount / "cgroup.controllers").exists()]
+        self.own = [mount / PARENT / name for mount in mounts]
+
+    @property
+    def directories(self) -> list[Path]:
+        """All cgroups of the machine: the scope's if it has one, which need not exist, and those that are made here."""
+        return [*([self.scope.directory] if self.scope else []), *self.own]
 
     def make(self) -> None:
-        """Create the cgroups; existing ones stay."""
-        for directory in self.directories:
+        """Create the cgroups; existing ones stay. systemd makes a scope when the machine starts."""
+        for directory in self.own:
             _make(directory)
+        if self.scope:
+            self.scope.claim()
 
     def within(self, argv: Sequence[str]) -> list[str]:
         """Return the arguments that start a program in these cgroups, so that it and its children are in them from the beginning.
 
         A small shell enters them first: between fork and exec, Python must not run any code while there are threads.
         """
-        return ["/bin/sh", "-c", _JOIN, "sh", *(str(path) for path in self.directories), "--", *argv]
+        words = _joining(self.own, argv)
+        return self.scope.started_in(words) if self.scope else words
 
     def inside(self, argv: Sequence[str]) -> list[str]:
-        """Return the arguments with which a program enters the machine.
-
-        It goes into the cgroup that systemd-nspawn made for the payload, if there is one.
-        """
-        payloads = (path / "payload" for path in self.directories)
-        places = [payload if payload.is_dir() else payload.parent for payload in payloads]
-        return ["/bin/sh", "-c", _JOIN, "sh", *(str(path) for path in places), "--", *argv]
+        """Return the arguments with which a program enters the machine."""
+        places = [[path / name for name in _INNER if (path / name).is_dir()] for path in self.directories]
+        return _joining([next(iter(inner), path) for inner, path in zip(places, self.directories, strict=True)], argv)
 
     def processes(self) -> set[int]:
         """Return the processes in the cgroups and below."""
@@ -80,7 +95,9 @@ class Cgroups:
     def frozen(self) -> bool:
         """Whether the processes are frozen, or about to be."""
         found = self._freezer()
-        return found is not None and found.path.read_text(encoding="ascii").strip() in {found.frozen, found.freezing}
+        with suppress(OSError):  # the machine has just ended, and its scope with it
+            return found is not None and found.path.read_text(encoding="ascii").strip() in {found.frozen, found.freezing}
+        return False
 
     def freeze(self) -> None:
         """Freeze all processes. Raises HostError if the host has no freezer."""
@@ -100,7 +117,8 @@ class Cgroups:
 
     def kill(self, *, within: float = 120) -> None:
         """Kill everything in them at once, and wait until the last process has ended. Raises WaitTimeout if one does not."""
-        self.thaw()  # with version 1, frozen processes do not die
+        with suppress(OSError):  # the scope ends as soon as its processes have
+            self.thaw()  # with version 1, frozen processes do not die
         waiter = PollingWaiter(clock=SystemClock(), reporter=SilentReporter())
         waiter.until(self._kill, within=within, saying=f"the processes of {self.name} to end", every=0.01, at_most=0.02)
 
@@ -117,7 +135,9 @@ class Cgroups:
         cAdvisor, a part of the kubelet, waits 6 seconds for the container of each directory that it finds when it starts
         (cadvisor: container/containerd/handler.go).
         """
-        for directory in self.directories:
+        if self.scope:
+            self.scope.wait_until_gone()
+        for directory in self.own:
             for path in (Path(found) for found, _, _ in os.walk(directory, topdown=False)):
                 if path != directory:
                     _remove(path)
@@ -125,9 +145,11 @@ class Cgroups:
     def remove(self) -> None:
         """Remove the directories. They must contain no processes."""
         self.clear()
-        for directory in self.directories:
+        for directory in self.own:
             _remove(directory)
             _remove(directory.parent)
+        if self.scope:
+            self.scope.release()
 
 
 def named(group: str) -> list[Cgroups]:
@@ -140,8 +162,19 @@ def any_left() -> bool:
     return bool(_names())
 
 
+def end() -> None:
+    """Remove what all machines of the host had in common; there must be none."""
+    if scopes.is_owner():
+        scopes.end_slice()
+
+
 def _names() -> set[str]:
-    return {path.name for mount in hierarchies() for path in (mount / PARENT).glob("*_*") if path.is_dir()}
+    found = {path.name for mount in hierarchies() for path in (mount / PARENT).glob("*_*") if path.is_dir()}
+    return found | (scopes.names() if scopes.is_owner() else set())
+
+
+def _joining(directories: Sequence[Path], argv: Sequence[str]) -> list[str]:
+    return ["/bin/sh", "-c", _JOIN, "sh", *(str(path) for path in directories), "--", *argv] if directories else [*argv]
 
 
 def _make(directory: Path) -> None:

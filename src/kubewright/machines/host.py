@@ -71,6 +71,7 @@ def release() -> None:
     with locked(RUN / "sysctls.lock"):
         if not cgroups.any_left():
             restore(_SAVED)
+            cgroups.end()
 
 
 def remember(record: Path, *, uplinks: Sequence[str] = (), proc: Path = Path("/proc/sys")) -> None:

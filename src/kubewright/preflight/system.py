@@ -17,7 +17,7 @@ from kubewright.preflight.components import kubelet_version
 
 _TESTED: Final = (re.compile(r"5\.4.*"), re.compile(r"5\.10.*"), re.compile(r"5\.15.*"))
 _FIRST_MAJOR: Final = 6
-_CONFIGS: Final = (
+CONFIGS: Final = (
     "/proc/config.gz",
     "/boot/config-{release}",
     "/usr/src/linux-{release}/.config",
@@ -28,6 +28,7 @@ _CONFIGS: Final = (
     "/usr/src/linux-headers-{release}/.config",
     "/lib/modules/{release}/build/.config",
 )
+"""Where the configuration of a kernel with this release may be."""
 # Each row: alternative names, one of which the kernel must have built in or as a module.
 _NEEDED: Final = (
     *(("NAMESPACES",), ("NET_NS",), ("PID_NS",), ("IPC_NS",), ("UTS_NS",), ("CPUSETS",), ("MEMCG",), ("INET",), ("EXT4_FS",), ("PROC_FS",)),
@@ -111,7 +112,7 @@ def _configuration(subject: Subject, cgroups: int) -> Iterable[Finding]:
 
 def _options(subject: Subject) -> frozenset[str] | None:
     """Return the options that the kernel has, built in or as a module; None if the kernel's configuration is unavailable."""
-    for pattern in _CONFIGS:
+    for pattern in CONFIGS:
         content = subject.host.read(PurePosixPath(pattern.format(release=subject.host.facts.machine.kernel)))
         if content is not None:
             text = _unpacked(content) if pattern.endswith(".gz") else content

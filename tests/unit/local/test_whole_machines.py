@@ -26,7 +26,20 @@ from kubewright.local.cluster import status as clusters
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
-from kubewright.local.whole import documents, elections, endpoints, images, members, operations, owner, preflight, removal, status, subnets
+from kubewright.local.whole import (
+    documents,
+    elections,
+    endpoints,
+    images,
+    kernel,
+    members,
+    operations,
+    owner,
+    preflight,
+    removal,
+    status,
+    subnets,
+)
 from other_user import readable
 
 __all__ = ["readable"]
@@ -46,8 +59,8 @@ def of_kind(text: str, kind: str) -> dict[str, Any]:
     return found
 
 
-def init(cluster: ClusterRecord = CLUSTER, *, cgroup_v1: bool = False) -> str:
-    return documents.of_init(cluster, FIRST, within=300, cgroup_v1=cgroup_v1)
+def init(cluster: ClusterRecord = CLUSTER, *, unverified: bool = False) -> str:
+    return documents.of_init(cluster, FIRST, within=300, unverified=unverified)
 
 
 def test_documents_have_what_machines_need_without_a_file_of_the_user() -> None:
@@ -64,9 +77,9 @@ def test_documents_have_what_machines_need_without_a_file_of_the_user() -> None:
     assert of_kind(init(), "KubeProxyConfiguration")["conntrack"] == {"maxPerCore": 0}
 
 
-def test_pods_run_on_the_only_machine_and_cgroup_v1_is_accepted_where_the_host_has_it() -> None:
+def test_pods_run_on_the_only_machine_and_a_host_that_cannot_be_verified_is_accepted() -> None:
     assert of_kind(init(ALONE), "InitConfiguration")["nodeRegistration"]["taints"] == []
-    registration = of_kind(init(cgroup_v1=True), "InitConfiguration")["nodeRegistration"]
+    registration = of_kind(init(unverified=True), "InitConfiguration")["nodeRegistration"]
     assert registration == {"name": "dev-control-plane", "ignorePreflightErrors": ["SystemVerification"]}
 
 
@@ -141,7 +154,7 @@ def test_a_further_control_plane_joins_with_its_address_and_the_key_of_the_certi
 
 def join(name: str, *addresses: str, control_plane: bool = False) -> dict[str, Any]:
     credentials = replace(CREDENTIALS, pins=["sha256:00"])
-    text = documents.of_join(name, addresses=addresses, control_plane=control_plane, credentials=credentials, within=90, cgroup_v1=False)
+    text = documents.of_join(name, addresses=addresses, control_plane=control_plane, credentials=credentials, within=90, unverified=False)
     return of_kind(text, "JoinConfiguration")
 
 
@@ -159,7 +172,7 @@ networking: {serviceSubnet: "10.96.0.0/16,fd00:10:96::/112"}
 def test_machines_of_a_dual_stack_cluster_tell_the_kubelet_both_addresses() -> None:
     first = replace(FIRST, second_address="fd12::b")
     cluster = replace(CLUSTER, machines=(first,), config=DUAL)
-    text = documents.of_init(cluster, first, within=300, cgroup_v1=False)
+    text = documents.of_init(cluster, first, within=300, unverified=False)
     arguments = of_kind(text, "InitConfiguration")["nodeRegistration"]["kubeletExtraArgs"]
     assert arguments == [{"name": "node-ip", "value": "172.30.4.11,fd12::b"}, {"name": "v", "value": "4"}]
     assert of_kind(text, "ClusterConfiguration")["networking"]["podSubnet"] == "10.244.0.0/16,fd00:10:244::/56"
@@ -168,7 +181,7 @@ def test_machines_of_a_dual_stack_cluster_tell_the_kubelet_both_addresses() -> N
     registration = join("dev-worker-1", *addresses)["nodeRegistration"]
     assert registration["kubeletExtraArgs"] == [{"name": "node-ip", "value": "172.30.4.61,fd12::3d"}]
     older = DUAL.replace("v1beta4", "v1beta3").replace('[{name: v, value: "4"}]', '{v: "4"}')
-    text = documents.of_init(replace(cluster, config=older), first, within=300, cgroup_v1=False)
+    text = documents.of_init(replace(cluster, config=older), first, within=300, unverified=False)
     assert of_kind(text, "InitConfiguration")["nodeRegistration"]["kubeletExtraArgs"] == {"node-ip": "172.30.4.11,fd12::b", "v": "4"}
 
 
@@ -293,10 +306,26 @@ FITTING = {
 }
 
 
+IN_CONTAINER = {
+    "/sys/fs/cgroup/cgroup.type": "domain\n",
+    "/sys/fs/cgroup/cgroup.procs": "1\n17\n",
+    "/sys/fs/cgroup/cgroup.subtree_control": "\n",
+    "/proc/1/comm": "sh\n",
+}
+
+
 def host(files: dict[str, str] | None = None, *, without: frozenset[str] = frozenset(), **parts: Any) -> preflight.Subject:
     """A host that can run machines, but for the given parts."""
     read = {**FITTING, **(files or {})}
-    wanted = {"user": 0, "system": "linux", "architecture": "x86_64", "python": "", "has_tree": True, "offers_tree": False}
+    wanted = {
+        "user": 0,
+        "system": "linux",
+        "architecture": "x86_64",
+        "python": "",
+        "has_tree": True,
+        "offers_tree": False,
+        "describes_kernel": True,
+    }
     return preflight.Subject(
         read=lambda path: read.get(path, ""), which=lambda name: None if name in without else f"/usr/bin/{name}", **{**wanted, **parts}
     )
@@ -318,6 +347,7 @@ def host(files: dict[str, str] | None = None, *, without: frozenset[str] = froze
         (host(python="runs on Python 3.13"), "python", "make bundle"),
         (host({"/proc/mounts": ""}), "cgroups", "systemd=true"),
         (host({"/sys/fs/cgroup/cgroup.controllers": "cpuset cpu pids\n"}), "cgroups", "cgroup_enable=memory"),
+        (host(IN_CONTAINER), "cgroup-delegation", "> /sys/fs/cgroup/init/cgroup.procs"),
         (host({"/proc/filesystems": "nodev\tsysfs\n"}, without=frozenset({"modprobe"})), "overlay", "modprobe overlay"),
         (host({"/proc/self/mountinfo": "22 1 0:9 / / rw - overlay overlay rw\n"}), "storage", "XDG_CACHE_HOME"),
     ],
@@ -338,6 +368,38 @@ def test_a_suitable_host_passes_every_check() -> None:
     # what makes the Debian tree is needed once, and not where a file has everything
     assert preflight.examine(host(without=frozenset({"debootstrap", "apt-get", "zstd"}))).errors == []
     assert preflight.examine(host(has_tree=False, offers_tree=True, without=frozenset({"debootstrap", "apt-get"}))).errors == []
+
+
+def test_a_container_passes_if_its_processes_are_not_in_the_way_of_controllers() -> None:
+    for change in ({"cgroup.procs": ""}, {"cgroup.subtree_control": "cpuset cpu io memory pids\n"}, {"cgroup.type": ""}):
+        files = {f"/sys/fs/cgroup/{name}": text for name, text in change.items()}
+        assert preflight.examine(host(IN_CONTAINER | files)).errors == []
+    assert preflight.examine(host(IN_CONTAINER | {"/proc/1/comm": "systemd\n"})).errors == []
+
+
+def test_a_host_that_does_not_show_the_kernels_configuration_is_told() -> None:
+    report = preflight.examine(host(describes_kernel=False))
+    assert report.errors == []
+    assert [result.name for result in report.results if result.warnings] == ["kernel"]
+
+
+def test_machines_see_the_configuration_and_the_modules_of_the_hosts_kernel(tmp_path: Path) -> None:
+    def seen() -> dict[str, str]:
+        return {place: str(path.relative_to(tmp_path)) for place, path in kernel.shared(root=tmp_path, release="6.1.0").items()}
+
+    assert (seen(), kernel.configuration(root=tmp_path, release="6.1.0")) == ({}, None)
+    files = ("usr/lib/modules/6.1.0/config", "boot/config-6.1.0", "proc/config.gz")
+    for name in ("boot/config-6.0.0", *files[:2]):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "lib").symlink_to("usr/lib")
+    assert seen() == {"/lib/modules": "lib/modules", "/boot/config-6.1.0": "boot/config-6.1.0"}
+    (tmp_path / files[1]).unlink()
+    assert seen() == {"/lib/modules": "lib/modules", "/boot/config-6.1.0": files[0]}
+    (tmp_path / "proc").mkdir()
+    (tmp_path / files[2]).touch()
+    assert seen() == {"/lib/modules": "lib/modules"}
+    assert kernel.configuration(root=tmp_path, release="6.1.0") == tmp_path / files[2]
 
 
 def test_cgroups_of_version_1_are_found() -> None:

@@ -16,7 +16,6 @@ from kubewright.base.events import Event, Waiting
 from kubewright.binaries import BinarySources
 from kubewright.binaries.files import cache_lock
 from kubewright.machines import base, host, parts, program
-from kubewright.machines.cgroups import Cgroups
 from kubewright.machines.group import bridge_of
 from kubewright.machines.network import MOST, POD_SUBNET, Network, free_local_range, free_range, overlapping, range_of, routed
 from kubewright.machines.places import cache, locked
@@ -167,44 +166,6 @@ def test_machines_call_the_program_in_the_form_in_which_it_runs_here(tmp_path: P
     packages = program.from_packages(tmp_path)
     assert packages.argv == ("/usr/bin/python3.11", "-m", "kubewright")
     assert packages.environment["PYTHONPATH"].split(":") == list(reversed(packages.shared))
-
-
-def cgroups_at(*directories: Path) -> Cgroups:
-    """The cgroups of a machine in directories that are none."""
-    found = Cgroups("group_one")
-    found.directories = [*directories]
-    for directory in directories:
-        directory.mkdir(exist_ok=True)
-    return found
-
-
-@pytest.mark.parametrize(("name", "states"), [("freezer.state", ("THAWED", "FREEZING", "FROZEN")), ("cgroup.freeze", ("0", "1", "1"))])
-def test_processes_are_frozen_by_the_file_of_either_version(tmp_path: Path, name: str, states: tuple[str, str, str]) -> None:
-    machine, file = cgroups_at(tmp_path / "cpu", tmp_path / "freezer"), tmp_path / "freezer" / name
-    file.write_text(f"{states[0]}\n")
-    assert not machine.frozen
-    machine.freeze()
-    assert (machine.frozen, file.read_text()) == (True, states[2])
-    file.write_text(f"{states[1]}\n")
-    assert machine.frozen
-    machine.thaw()
-    assert (machine.frozen, file.read_text()) == (False, states[0])
-
-
-def test_a_host_that_cannot_freeze_processes_is_reported(tmp_path: Path) -> None:
-    machine = cgroups_at(tmp_path / "cpu")
-    machine.thaw()
-    assert not machine.frozen
-    with pytest.raises(HostError, match="this host cannot freeze processes"):
-        machine.freeze()
-
-
-def test_what_a_machine_has_made_in_its_cgroups_is_removed_with_its_power(tmp_path: Path) -> None:
-    machine = cgroups_at(tmp_path / "cpu")
-    (tmp_path / "cpu" / "payload" / "kubepods" / "pod1").mkdir(parents=True)
-    machine.clear()
-    assert [*(tmp_path / "cpu").iterdir()] == []
-    assert (tmp_path / "cpu").is_dir()
 
 
 def test_other_clusters_do_not_wait_while_programs_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

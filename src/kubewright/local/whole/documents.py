@@ -95,14 +95,14 @@ def require_valid(config: str) -> None:
     subnets.of(config)
 
 
-def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: float, cgroup_v1: bool) -> str:
+def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: float, unverified: bool) -> str:
     """Return the documents for `init` on the first machine, without credentials. Pods run on it if it is the only machine.
 
     They contain the time-out that becomes part of the static pods, so that a later run with another one changes nothing.
     """
     documents = documents_of(cluster.config)
     given = field(documents, _INIT, "nodeRegistration", "kubeletExtraArgs")
-    registration = _registration(machine.name, machine.node_addresses, cgroup_v1=cgroup_v1, given=given)
+    registration = _registration(machine.name, machine.node_addresses, unverified=unverified, given=given)
     if cluster.total == 1:
         registration["taints"] = []
     ours: dict[str, dict[str, Any]] = {
@@ -148,14 +148,14 @@ def _seconds(within: float) -> str:
     return f"{within:.0f}s"
 
 
-def of_join(name: str, *, addresses: Sequence[str], control_plane: bool, credentials: Credentials, within: float, cgroup_v1: bool) -> str:
+def of_join(name: str, *, addresses: Sequence[str], control_plane: bool, credentials: Credentials, within: float, unverified: bool) -> str:
     """Return the document for the `join` of a machine with these addresses."""
     bootstrap = {"token": credentials.token, "apiServerEndpoint": f"{ENDPOINT}:{PORT}", "caCertHashes": list(credentials.pins)}
     document: dict[str, Any] = {
         "apiVersion": _KUBEADM,
         "kind": "JoinConfiguration",
         "discovery": {"bootstrapToken": bootstrap},
-        "nodeRegistration": _registration(name, addresses, cgroup_v1=cgroup_v1),
+        "nodeRegistration": _registration(name, addresses, unverified=unverified),
         "timeouts": _timeouts(within),
     }
     if control_plane:
@@ -164,10 +164,10 @@ def of_join(name: str, *, addresses: Sequence[str], control_plane: bool, credent
     return yaml.dump(document)
 
 
-def _registration(name: str, addresses: Sequence[str], *, cgroup_v1: bool, given: object = None) -> dict[str, Any]:
+def _registration(name: str, addresses: Sequence[str], *, unverified: bool, given: object = None) -> dict[str, Any]:
     """Return how a Node is registered. `given` are the user's arguments for the kubelet, which uses only an IPv4 address unless it is told."""
     registration: dict[str, Any] = {"name": name}
-    if cgroup_v1:
+    if unverified:
         registration["ignorePreflightErrors"] = ["SystemVerification"]
     if any(map(is_ipv6, addresses)):
         value = ",".join(addresses)

@@ -46,7 +46,7 @@ def _join(run: UpRun, name: str, pinned: Sequence[str]) -> list[Change]:
         control_plane=run.cluster.machine(name) is not None,
         credentials=documents.Credentials(token=run.token, pins=pinned, certificate_key=run.certificate_key),
         within=run.options.within,
-        cgroup_v1=run.cgroup_v1,
+        unverified=run.unverified,
     )
     run.mark(name, "Joining")
     return operations.operate(machine, ("join",), document, reporter=run.reporter)

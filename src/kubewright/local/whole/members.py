@@ -17,7 +17,7 @@ from kubewright.base.messages import quoted
 from kubewright.base.records import replace
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import NO_CNI, ClusterRecord
-from kubewright.local.whole import subnets
+from kubewright.local.whole import kernel, subnets
 from kubewright.machines import group, program
 from kubewright.machines.group import Group, Names
 from kubewright.machines.machine import Bind, Machine
@@ -90,7 +90,7 @@ def group_of(
             gateway=(HOST_NAME,),
             resolvers=resolvers(_read(_SERVERS)),
         ),
-        shared={**program.own().shared, **shared},
+        shared={**program.own().shared, **kernel.shared(), **shared},
         mounts=binds(cluster),
         outside=True,
     )

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from kubewright import binaries
-from kubewright.base.checks import Check, Finding, Report, run_checks
+from kubewright.base.checks import Check, Finding, Report, run_checks, warning
 from kubewright.base.errors import CheckFailed, HostError
 from kubewright.base.records import dataclass
 from kubewright.binaries import BinarySources
-from kubewright.local.whole import subnets
+from kubewright.local.whole import kernel, subnets
 from kubewright.machines import base, host, network, places, program, running
 from kubewright.machines.tree import providing
 
@@ -43,6 +43,8 @@ class Subject:
     """Whether the Debian tree is there."""
     offers_tree: bool
     """Whether a source of binaries may have a machine tree, so that nothing has to be made."""
+    describes_kernel: bool
+    """Whether the configuration of the kernel can be read."""
 
 
 def this_host(sources: BinarySources | None = None) -> Subject:
@@ -56,6 +58,7 @@ def this_host(sources: BinarySources | None = None) -> Subject:
         python=program.unfit(),
         has_tree=base.place().exists(),
         offers_tree=providing.is_offered(sources or binaries.sources_from(os.environ)),
+        describes_kernel=kernel.configuration() is not None,
     )
 
 
@@ -147,6 +150,26 @@ def _cgroups(subject: Subject) -> Iterable[Finding]:
         )
 
 
+def _delegation(subject: Subject) -> Iterable[Finding]:
+    """In a container without systemd, only the root of version 2 has all controllers, and processes in it keep others from having them."""
+    where = "/sys/fs/cgroup"
+    inner = subject.read(f"{where}/cgroup.type") and subject.read(f"{where}/cgroup.procs")  # the kernel's own root has no type
+    given = subject.read(f"{where}/cgroup.subtree_control").split()
+    if inner and not set(_CONTROLLERS) <= set(given) and subject.read("/proc/1/comm").strip() != "systemd":
+        yield Finding(
+            text=f"processes in {where}, the root of this container's cgroups, keep machines from having controllers",
+            remedy=f"mkdir {where}/init && xargs -rn1 < {where}/cgroup.procs > {where}/init/cgroup.procs",
+        )
+
+
+def _kernel(subject: Subject) -> Iterable[Finding]:
+    if not subject.describes_kernel:
+        yield warning(
+            "the kernel's configuration cannot be read, so machines ignore the check SystemVerification",
+            remedy="install the kernel's package, or let a container see /boot of its host",
+        )
+
+
 def _overlay(subject: Subject) -> Iterable[Finding]:
     if "\toverlay\n" not in subject.read("/proc/filesystems") + "\n" and subject.which("modprobe") is None:
         yield Finding(text="the kernel has no overlay file system", remedy="load its module: `modprobe overlay`")
@@ -199,6 +222,8 @@ CHECKS: Final = (
     Check(name="debian-tree", find=_tree),
     Check(name="python", find=_python),
     Check(name="cgroups", find=_cgroups),
+    Check(name="cgroup-delegation", find=_delegation),
+    Check(name="kernel", find=_kernel),
     Check(name="overlay", find=_overlay),
     Check(name="storage", find=_storage),
     Check(name="network", find=_network),

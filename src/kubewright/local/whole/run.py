@@ -11,6 +11,7 @@ from kubewright.base.wait import PollingWaiter, Waiter
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
+from kubewright.local.whole import kernel
 from kubewright.machines.group import Group
 
 
@@ -43,9 +44,9 @@ class UpRun:
         return [machine.name for machine in self.cluster.machines]
 
     @property
-    def cgroup_v1(self) -> bool:
-        """Whether machines of this host have cgroup v1, which the check SystemVerification refuses."""
-        return not Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    def unverified(self) -> bool:
+        """Whether the check SystemVerification cannot pass: it refuses cgroup v1, and a kernel whose configuration cannot be read."""
+        return not Path("/sys/fs/cgroup/cgroup.controllers").exists() or kernel.configuration() is None
 
     @property
     def waiter(self) -> Waiter:

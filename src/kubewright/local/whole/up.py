@@ -173,7 +173,7 @@ def _init(run: UpRun, planes: Sequence[str]) -> list[Change]:
     if run.cluster.made and kept.exists():  # a start that failed may have had another address
         made = kept.read_text(encoding="utf-8")
     else:
-        made = documents.of_init(run.cluster, run.first, within=run.options.within, cgroup_v1=run.cgroup_v1)
+        made = documents.of_init(run.cluster, run.first, within=run.options.within, unverified=run.unverified)
         _write(run, kept, made)
     credentials = documents.Credentials(token=run.token, certificate_key=run.certificate_key)
     document = documents.for_run(made, credentials=credentials, within=run.options.within)
