@@ -7,11 +7,11 @@ which parts are taken for the current ones depends on the paths of the programs.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Final
 from tests.soak.virtual_machine import ADDRESS, HOST, NAME_SERVER, Disks
 
 from kubewright.base.level import KUBERNETES
+from kubewright.binaries.cache import RECORDS
 from kubewright.machines import base, images, places
 
 ROOT: Final = Path(__file__).parents[2]
@@ -113,16 +114,25 @@ def _ensure_parts(archive: Path) -> Path:
         _run("cp", "-al", str(path), str(cache / "testbed"))
     programs = places.cache().parent / "binaries" / KUBERNETES
     shutil.copytree(programs, cache / "binaries" / KUBERNETES)
-    for path in (cache / "binaries").rglob("*"):
-        os.utime(path, ns=(0, path.stat().st_mtime_ns // 10**9 * 10**9))  # mke2fs keeps whole seconds
-    with tarfile.open(archive) as tar:
-        tar.extractall(parts(), filter="tar")
+    _round_times(cache / "binaries")
+    _run("tar", "-C", str(parts()), "-xf", str(archive))
     next(parts().glob("kubewright-*")).rename(parts() / "kubewright")
     environment = {**os.environ, "XDG_CACHE_HOME": str(parts() / "cache")}
     _run(sys.executable, "-c", "from kubewright.machines.parts import ensure_parts; ensure_parts()", environment=environment)
     _file_system(image, parts(), label="parts")
     made.write_text(digest, encoding="ascii")
     return image
+
+
+def _round_times(programs: Path) -> None:
+    """Give programs times in whole seconds, which is what mke2fs keeps, also where the cache says which programs it has checked."""
+    for path in programs.rglob("*"):
+        os.utime(path, ns=(0, path.stat().st_mtime_ns // 10**9 * 10**9))
+    for path in programs.rglob(RECORDS):
+        records = json.loads(path.read_text(encoding="ascii"))
+        for record in records["programs"].values():
+            record["mtime"] = record["mtime"] // 10**9 * 10**9
+        path.write_text(json.dumps(records), encoding="ascii")
 
 
 @contextmanager

@@ -215,7 +215,7 @@ def routed(rows: Sequence[dict[str, Any]] | None = None) -> set[str]:
 
 def ipv6_uplinks() -> list[str]:
     """Return the links by which the host reaches other networks with IPv6; none if it does not."""
-    rows = json.loads(run("ip", "-6", "-j", "route", "show", "default") or "[]") if kernel_has_ipv6() else []
+    rows = listed(run("ip", "-6", "-j", "route", "show", "default")) if kernel_has_ipv6() else []
     hops = [hop for row in rows for hop in row.get("nexthops", [row])]
     return sorted({str(hop["dev"]) for hop in hops if hop.get("dev", "lo") != "lo"})
 
@@ -228,12 +228,12 @@ def kernel_has_ipv6() -> bool:
 def _routes(*which: str) -> list[dict[str, Any]]:
     """Return the host's routes of both families."""
     families = ("-4", "-6") if kernel_has_ipv6() else ("-4",)
-    return [row for family in families for row in json.loads(run("ip", family, "-j", "route", "show", *which) or "[]")]
+    return [row for family in families for row in listed(run("ip", family, "-j", "route", "show", *which))]
 
 
 def namespaces() -> list[str]:
     """Return the names of all network namespaces of the host."""
-    return [row["name"] for row in json.loads(run("ip", "-j", "netns", "list") or "[]")]
+    return [row["name"] for row in listed(run("ip", "-j", "netns", "list"))]
 
 
 def bridges() -> set[str]:
@@ -242,7 +242,12 @@ def bridges() -> set[str]:
 
 
 def _links(*which: str) -> set[str]:
-    return {row["ifname"] for row in json.loads(run("ip", "-j", "link", "show", *which) or "[]")}
+    return {row["ifname"] for row in listed(run("ip", "-j", "link", "show", *which))}
+
+
+def listed(text: str) -> list[dict[str, Any]]:
+    """Return what `ip -j` has listed. iproute2 6.1 also prints an empty object for each link that is not of the requested type."""
+    return [row for row in json.loads(text or "[]") if row]
 
 
 def _ip(*commands: str, namespace: str = "") -> None:

@@ -17,7 +17,7 @@ from kubewright.binaries import BinarySources
 from kubewright.binaries.files import cache_lock
 from kubewright.machines import base, host, parts, program
 from kubewright.machines.group import bridge_of
-from kubewright.machines.network import MOST, POD_SUBNET, Network, free_local_range, free_range, overlapping, range_of, routed
+from kubewright.machines.network import MOST, POD_SUBNET, Network, free_local_range, free_range, listed, overlapping, range_of, routed
 from kubewright.machines.places import cache, locked
 
 NETWORK = Network(bridge="kwab12", ranges=("172.31.7.0/24",))
@@ -33,6 +33,11 @@ def test_a_machine_has_the_addresses_of_its_index() -> None:
     assert DUAL.shares(51) == ("fd00:244:0:33::/64", "10.244.51.0/24")
     assert len(DUAL.spare()) == 2 * len(NETWORK.spare())
     assert {range_of(address) for address in DUAL.addresses(51)} == set(DUAL.ranges)
+
+
+def test_links_of_other_types_are_not_listed() -> None:
+    assert listed('[{},{"ifname":"kwab12"},{}]') == [{"ifname": "kwab12"}]
+    assert listed("") == listed("[{},{}]") == []
 
 
 def test_names_of_links_fit_the_kernel_and_differ_by_group() -> None:
