@@ -59,10 +59,11 @@ class VirtualMachine:
     def run(self, command: str, *, within: float = 300, check: bool = True) -> Result:
         """Run a line of shell. Raises AssertionError if it fails and `check` is set, or does not end within so many seconds."""
         pid = self._ask("guest-exec", {"path": "/bin/bash", "arg": ["-c", command], "capture-output": True})["pid"]
-        end = time.monotonic() + within
+        end, pause = time.monotonic() + within, 0.2
         while not (state := self._ask("guest-exec-status", {"pid": pid}))["exited"]:
             assert time.monotonic() < end, f"`{command}` did not end within {within:g} s"
-            time.sleep(0.5)
+            time.sleep(pause)
+            pause = min(2 * pause, 3.0)
         code = int(state.get("exitcode", -int(state.get("signal", 0))))
         result = Result(code=code, out=_decoded(state, "out-data"), err=_decoded(state, "err-data"))
         assert not check or code == 0, f"`{command}` ended with {code}: {(result.err or result.out).strip()[-1500:]}"

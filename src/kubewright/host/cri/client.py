@@ -28,6 +28,8 @@ from kubewright.host.states import Condition, Container, ContainerState, Image, 
 CALL_TIMEOUT: Final = 2.0
 ENDING: Final = 15.0
 """The factor of the limit for stopping a pod: ending its processes and network takes time on a busy machine."""
+STARTING: Final = 5.0
+"""The factor of the limit for the status, which is asked first: a runtime that has just been started answers late on a slow machine."""
 _SHORT: Final = 13
 """The length of pod IDs in messages, as in those of crictl.
 
@@ -83,7 +85,7 @@ class Client:
 
     def status(self) -> RuntimeStatus:
         """Return the status of the runtime, without its configuration, which would make the answer ten times as long."""
-        return _status(self._call(f"{_RUNTIME}Status", api.StatusRequest(), api.StatusResponse, doing="tell its status"))
+        return _status(self._call(f"{_RUNTIME}Status", api.StatusRequest(), api.StatusResponse, doing="tell its status", longer=STARTING))
 
     def sandbox_image(self) -> str:
         """Return the image of the pods' sandbox containers, '' if the runtime's configuration does not name it.
