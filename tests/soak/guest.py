@@ -1,0 +1,51 @@
+"""One machine without Kubernetes in a virtual host: `up`, `run COMMAND ...`, `pause`, `resume`, `cut`, `down`.
+
+Runs there with the Python of kubewright's archive, and makes the machine as `up --machines` does.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from kubewright.local.whole import kernel, members
+from kubewright.machines import group
+from kubewright.machines.group import Group, Names
+from kubewright.machines.parts import ensure_parts
+from kubewright.machines.places import disks
+
+NAME, MACHINE = "soak", "one"
+
+
+def main(verb: str, *words: str) -> int:
+    directory = disks() / NAME
+    if verb == "down":
+        group.sweep(NAME, directory)
+        return 0
+    made = Group(
+        NAME,
+        directory=directory,
+        network=group.claim_network(NAME, directory),
+        members={MACHINE: 1},
+        parts=ensure_parts(),
+        names=Names(gateway=(members.HOST_NAME,)),
+        shared=kernel.shared(),
+        outside=True,
+    )
+    if verb in {"up", "resume"}:
+        made.up()
+        return 0
+    machine = made._handle(MACHINE)
+    if verb == "pause":
+        machine.pause()
+    elif verb == "cut":
+        machine.cut_power()
+    elif verb == "run":
+        ended = machine.run(*words, check=False)
+        sys.stdout.write(ended.out)
+        sys.stderr.write(ended.err)
+        return ended.code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
