@@ -88,6 +88,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_whole_planes.py": Cost(4, 130),
     "tests/machines/test_whole_plugin.py": Cost(3, 25),
     "tests/machines/test_whole_tree.py": Cost(4, 180),
+    "tests/machines/test_whole_versions.py": Cost(4, 80),
     "tests/machines/test_upgrade_cluster.py": Cost(4, 560),
     "tests/machines/test_upgrade_machines.py": Cost(3, 600),
     "tests/controlplane/test_agent_disturbed.py": Cost(2, 110),

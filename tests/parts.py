@@ -148,6 +148,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/machines/test_upgrade_machines.py::test_kubeadm_calls_a_dead_controller_manager_a_success": SOAK,
     "tests/machines/test_whole_lifecycle.py": SOAK,
     "tests/machines/test_whole_planes.py": SOAK,
+    "tests/machines/test_whole_versions.py": SOAK,
 }
 """Folders, files, tests and single cases of tests, each with its part. The most specific row applies."""
 SHARE: Final = 5
