@@ -114,7 +114,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/machines/test_kill_init.py::TestInit::test_killed_at_a_boundary_between_phases[1]": SOAK,
     "tests/machines/test_kill_init.py::TestInit::test_killed_at_a_boundary_between_phases[2]": SOAK,
     "tests/machines/test_kill_init.py::TestInit::test_killed_at_a_boundary_between_phases[3]": SOAK,
-    "tests/machines/test_kill_upgrade.py::test_a_killed_upgrade_ends_as_an_undisturbed_one": SOAK,
+    "tests/machines/test_kill_upgrade.py": SOAK,
     "tests/machines/test_whole_kills.py": SOAK,
     # kills where another test kills at the same places: restores and replacements on local control planes, and a restore that loses power;
     # init that loses power; a join of a control plane while its member learns

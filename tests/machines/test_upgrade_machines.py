@@ -1,4 +1,6 @@
-"""`upgrade apply` on whole machines, beside real kubeadm: the same machine and the same cluster afterwards, and the way back where a component fails.
+"""`upgrade apply` on whole machines, beside real kubeadm: the same machine and the same cluster afterwards, even after a power cut.
+
+Also the way back where a component fails.
 
 The second patch level is made without a build (`testbed/patch_level.py`). Both control planes were made by kubewright from one configuration.
 """
@@ -7,12 +9,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
 import pytest
 from cluster_kit import at_once
+from kill_kit import SEED, SEED_NAME, killed_before_writing
 from level_kit import (
     COMPONENTS,
     ETCD_LEAVES,
@@ -35,13 +38,17 @@ from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, kubectl, 
 from state_kit import asked_of_etcd, require_same
 from testbed import patch_level
 from testbed.bed import Bed
+from upgrade_stages import boot_again, find_kubewright_at_boot
 
 from kubewright.base.level import KUBERNETES
 from kubewright.machines.images import of_release
 from kubewright.machines.kit import programs
-from kubewright.machines.machine import Machine
+from kubewright.machines.machine import Ended, Machine
 from kubewright.machines.parts import Parts
+from matrices import Matrix
 from typed import ROOT, Reader, Terminal, steps
+
+SUCCESS = f'SUCCESS! A control plane node of your cluster was upgraded to "{NEXT}"'
 
 
 class Both:
@@ -58,6 +65,7 @@ def both(parts: Parts) -> Iterator[Both]:
         kubewright(machine, "init", "--config", CONFIG)
         patch_level.give(machine, patch_level.images(of_release(parts.base), KUBERNETES, NEXT))
         eventually(lambda: ready(machine, "deployment", "coredns"), "CoreDNS: both tools have a Job done first")
+        find_kubewright_at_boot(machine)
 
     with Bed("one", bed="level", parts=parts, shared=SHARED) as level, Bed("one", bed="upgrade", parts=parts, shared=SHARED) as upgrade:
         found = Both(level["one"], upgrade["one"])
@@ -135,14 +143,33 @@ def test_a_version_without_images_and_a_full_disk_stop_an_upgrade_before_anythin
     require_running(machine, KUBERNETES)
 
 
-def test_a_machine_is_the_same_whichever_tool_has_upgraded_it(both: Both) -> None:
+def test_a_machine_is_the_same_whichever_tool_has_upgraded_it_despite_a_power_cut(both: Both, matrix: Callable[[str], Matrix]) -> None:
+    """The power fails between a key and its certificate. The machine comes up by itself, and the same command completes the upgrade."""
     kubeadm = ("kubeadm", "upgrade", "apply", NEXT, "--yes", IGNORED)
-    theirs, ours = at_once(lambda: both.theirs.run(*kubeadm), lambda: apply(both.ours))
-    told = f'SUCCESS! A control plane node of your cluster was upgraded to "{NEXT}"'
-    assert (told in theirs.out, told in ours.out) == (True, True)
+    with matrix(f"kill, {SEED_NAME}={SEED}").cell("upgrade apply", "step, power cut"):
+        theirs, ours = at_once(lambda: both.theirs.run(*kubeadm), lambda: upgraded_despite_a_power_cut(both.ours))
+        assert (SUCCESS in theirs.out, SUCCESS in ours.out) == (True, True)
+        # kubeadm calls a component upgraded when its pod is Running, whatever its container does
+        eventually(lambda: running(both.theirs) == dict.fromkeys(COMPONENTS, NEXT), "the components to report the new version")
+        require_same_as_kubeadms(both)
+        assert both.ours.run("systemctl", "cat", "kubewright-recover", check=False).code != 0
+
+
+def upgraded_despite_a_power_cut(machine: Machine) -> Ended:
+    before = content(machine)
+    killed_before_writing(machine, "apiserver.crt", ("upgrade", "apply", NEXT, "--yes", "--force", IGNORED))
+    after = content(machine)
+    assert [before[name] == after[name] for name in ("pki/apiserver.key", "pki/apiserver.crt")] == [False, True]
+    boot_again(machine)
+    eventually(lambda: running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES), "the components of the earlier version to run")
+    found = content(machine)
+    assert (found["pki/apiserver.key"], found["pki/apiserver.crt"] != before["pki/apiserver.crt"]) == (after["pki/apiserver.key"], True)
+    return apply(machine)
+
+
+def require_same_as_kubeadms(both: Both) -> None:
+    """Require that our machine runs the new version, and is the same as the one that kubeadm has upgraded."""
     require_running(both.ours, NEXT)
-    # kubeadm calls a component upgraded when its pod is Running, whatever its container does
-    eventually(lambda: running(both.theirs) == dict.fromkeys(COMPONENTS, NEXT), "the components to report the new version")
     for machine in (both.theirs, both.ours):
         eventually(lambda machine=machine: ready(machine, "daemonset", "kube-proxy"), "kube-proxy")  # type: ignore[misc]
     require_same(state(both.theirs), state(both.ours))
@@ -194,13 +221,17 @@ def test_the_commands_of_the_guide_upgrade_a_machine_and_take_it_back(both: Both
     machine = both.ours
     words = " ".join([*(f"{name}={value}" for name, value in ENVIRONMENT.items()), *argv()])
     write(machine, "/usr/local/bin/kubewright", f'#!/bin/sh\nexec env {words} "$@"\n')
-    kubelet = machine.root / "root/kubelet"
-    shutil.copyfile(patch_level.program(programs(("kubelet",))["kubelet"].resolve(), KUBERNETES, NEXT), kubelet)
-    machine.run("chmod", "755", "/usr/local/bin/kubewright", "/root/kubelet")
-    before = etcd_container(machine)
+    machine.run("chmod", "755", "/usr/local/bin/kubewright")
+    before, found = etcd_container(machine), list(steps(ROOT / "docs/guide/upgrade.md"))
+    [replacing] = [number for number, step in enumerate(found) if "--kubelet" in step.command]
     with closing(Terminal(machine.argv("bash", "--noprofile", "--norc"))) as terminal:
         reader = Reader({"one": terminal})
-        reader.follow(steps(ROOT / "docs/guide/upgrade.md"), besides=BESIDES)
+        reader.follow(iter(found[:replacing]), besides=BESIDES)
+        require_same_as_kubeadms(both)
+        kubelet = machine.root / "root/kubelet"
+        shutil.copyfile(patch_level.program(programs(("kubelet",))["kubelet"].resolve(), KUBERNETES, NEXT), kubelet)
+        machine.run("chmod", "755", "/root/kubelet")
+        reader.follow(iter(found[replacing:]), besides=BESIDES)
     assert len(reader.done) == 8
     assert machine.run("kubelet", "--version").out == f"Kubernetes {NEXT}\n"
     require_running(machine, KUBERNETES)
@@ -211,5 +242,5 @@ def test_kubeadm_calls_a_dead_controller_manager_a_success(both: Both) -> None:
     machine, failure = both.theirs, FAILURES["a controller-manager that exits when it has begun"]
     patch(machine, failure.component, argument(failure.argument))
     ended = machine.run("kubeadm", "upgrade", "apply", NEXT, "--yes", IGNORED, "--patches", PATCHES, check=False)
-    assert (ended.code, f'SUCCESS! A control plane node of your cluster was upgraded to "{NEXT}"' in ended.out) == (0, True), ended.err
+    assert (ended.code, SUCCESS in ended.out) == (0, True), ended.err
     eventually(lambda: failure.component not in running(machine), "the controller-manager to end")
