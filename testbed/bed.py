@@ -14,6 +14,7 @@ from types import MappingProxyType, TracebackType
 
 from kubewright.base.errors import HostError
 from kubewright.cli.printers.reporters import PlainLines
+from kubewright.local.whole import kernel
 from kubewright.machines import group, kit, parts
 from kubewright.machines.group import Group, Names
 from kubewright.machines.machine import Machine
@@ -81,7 +82,7 @@ class Bed:
                 members={name: index for index, name in enumerate(self._names, start=1)},
                 parts=made,
                 names=Names(aliases={ENDPOINT: self._names[:1]}),
-                shared=self._shared,
+                shared={**kernel.shared(), **self._shared},
             )
             self._group.up()
         except BaseException:

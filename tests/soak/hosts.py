@@ -74,8 +74,8 @@ in it with nothing ignored. It hangs, continues, loses power and starts again. W
 namespace, cgroup, packet filter rule, setting, unit or file is left on the host.
 
 **A cluster**: the same with `up --machines`. A pod has its limits, resolves names, reaches a server outside, and is reached at a published
-port, also after a reload, a power cut, and a kill of the daemon. `down` leaves nothing. On emulated processors this takes hours, so it
-needs KVM.
+port, also after a reload, a power cut, and a kill of the daemon. `down` leaves nothing. On emulated processors, the API server does not start in time, so
+it needs KVM.
 """
 
 
