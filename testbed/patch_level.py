@@ -45,12 +45,13 @@ def program(source: Path, old: str, new: str) -> Path:
 
 def images(found: Sequence[Image], old: str, new: str) -> list[Image]:
     """Return the images with the tag `old` as images of another patch level: with the new tag, and with programs that report it."""
-    return [_renumbered(image, old, new) for image in found if image.reference.endswith(f":{old}")]
+    return [renumbered(image, old, new) for image in found if image.reference.endswith(f":{old}")]
 
 
-def _renumbered(image: Image, old: str, new: str) -> Image:
+def renumbered(image: Image, old: str, new: str) -> Image:
+    """Return an image with another version in its tag, and with programs that report it."""
     files = {name: program(path, old, new) if isinstance(path, Path) else path for name, path in image.files.items()}
-    return replace(image, reference=f"{image.reference.removesuffix(old)}{new}", files=files)
+    return replace(image, reference=image.reference.replace(old, new), files=files)
 
 
 def give(machine: Machine, found: Sequence[Image]) -> None:
@@ -63,9 +64,14 @@ def give(machine: Machine, found: Sequence[Image]) -> None:
 
 
 def install(machine: Machine, name: str, old: str, new: str) -> None:
-    """Replace a program of a machine by that of another patch level, in one step, as a package manager does."""
+    """Replace a program of a machine by that of another patch level."""
+    put(machine, name, program(programs((name,))[name].resolve(), old, new))
+
+
+def put(machine: Machine, name: str, source: Path) -> None:
+    """Replace a program of a machine in one step, as a package manager does."""
     target = machine.root / PLACES[name] / name
     partial = target.with_name(f".{name}")
-    shutil.copyfile(program(programs((name,))[name].resolve(), old, new), partial)
+    shutil.copyfile(source, partial)
     partial.chmod(0o755)
     partial.rename(target)

@@ -139,6 +139,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/machines/test_ci_machines.py::test_the_job_of_gitlab_has_a_machine_and_leaves_none": SOAK,
     "tests/machines/test_faults_quorum.py": SOAK,
     "tests/machines/test_upgrade_matrix.py": SOAK,
+    "tests/machines/test_upgrade_minor.py": SOAK,
     "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubeadm-kubeadm]": SOAK,
     "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubewright-kubeadm]": SOAK,
     "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubewright-kubewright]": SOAK,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from machine_kit import INIT, eventually, kubewright, write
 from state_kit import State, files, objects
@@ -30,10 +31,10 @@ def configuration(machine: Machine) -> str:
     return INIT.format(address=machine.address).replace("controlPlaneComponentHealthCheck: 10m", "controlPlaneComponentHealthCheck: 4m")
 
 
-def running(machine: Machine) -> dict[str, str]:
-    """What the programs that run now say of their version, each asked from the files of its own process."""
-    script = 'for name in "$@"; do for pid in $(pidof "$name"); do "/proc/$pid/root/usr/local/bin/$name" --version | sed "s/.* /$name /"; done; done'
-    said = machine.run("sh", "-c", script, "versions", *COMPONENTS, check=False).out
+def running(machine: Machine, names: Sequence[str] = COMPONENTS) -> dict[str, str]:
+    """What the programs that run now say of their version: the file that each process was started from is asked."""
+    script = 'for name in "$@"; do for pid in $(pidof "$name"); do "/proc/$pid/exe" --version | sed "s/.* /$name /"; done; done'
+    said = machine.run("sh", "-c", script, "versions", *names, check=False).out
     return dict(line.split(maxsplit=1) for line in said.splitlines())
 
 

@@ -100,12 +100,12 @@ def states(machines: Iterable[Machine]) -> State:
     return told
 
 
-def require_usable(first: Machine) -> None:
+def require_usable(first: Machine, version: str = NEXT) -> None:
     """Require that the read-only commands of both tools work after an upgrade."""
     administer(first, "get", "nodes")
     for tool in (KUBEADM, "kubewright"):
         run(tool, first, "certs", "check-expiration")
-        run(tool, first, "upgrade", "plan", NEXT, IGNORED, "--allow-experimental-upgrades")
+        run(tool, first, "upgrade", "plan", version, IGNORED, "--allow-experimental-upgrades")
 
 
 def require_unchanged(machine: Machine) -> None:
