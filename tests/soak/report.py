@@ -78,10 +78,10 @@ def load(directory: Path) -> list[Outcome]:
 
 
 def page(outcomes: Sequence[Outcome], *, before: str = "") -> str:
-    """Render the page. If there are no outcomes of boundaries, or of moments, the section stays as it was."""
+    """Render the page. If there are no outcomes of boundaries, or of moments, the section stays as it was, and so do the moments of other workflows."""
     made = {
         _BOUNDARIES: _boundaries([one for one in outcomes if one.boundary]),
-        _MOMENTS: _moments([one for one in outcomes if not one.boundary]),
+        _MOMENTS: _moments([one for one in outcomes if not one.boundary], before=_found(_MOMENTS, before)),
     }
     sections = [_section(title, lines) if lines else _found(title, before) for title, lines in made.items()]
     return "\n".join([_HEAD, *(section for section in sections if section)])
@@ -128,14 +128,17 @@ def _ended(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def _moments(outcomes: Sequence[Outcome]) -> list[str]:
+def _moments(outcomes: Sequence[Outcome], *, before: str) -> list[str]:
     """Render a row for each workflow, a column for each part of a run."""
+    known = {line.split("|")[1].strip(): line for line in before.splitlines() if line.startswith("| ")}
     columns = [f"{100 * part // _PARTS} to {100 * (part + 1) // _PARTS} %" for part in range(_PARTS)]
     lines = [f"| | moments | {' | '.join(columns)} | undisturbed | taken | seed |", "|" + "---|" * (_PARTS + 5)]
     for name, title in _TITLES.items():
         mine = [one for one in outcomes if one.workflow == name]
         if mine:
             lines.append(_row(title, mine))
+        elif title in known:
+            lines.append(known[title])
     return [*lines, *_failures(outcomes)] if outcomes else []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[3]))
@@ -60,6 +61,13 @@ def test_sections_that_were_not_run_again_stay_on_the_page():
     assert rows(first) == rows(both)[3:]
     assert report.page([GOOD], before=both) == both
     assert rows(report.page([GOOD, at("preflight begins")])) == rows(both)
+
+
+def test_moments_of_workflows_that_were_not_run_again_stay_on_the_page():
+    first = report.page([GOOD])
+    both = report.page([replace(GOOD, workflow="upgrade", moment=4.5)], before=first)
+    assert [row[:2] for row in rows(both)[2:]] == [["init", "1 of 1 ok"], ["upgrade apply", "1 of 1 ok"]]
+    assert rows(both)[2] == rows(first)[2]
 
 
 def test_outcomes_are_kept_in_order(tmp_path):
