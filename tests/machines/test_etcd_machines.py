@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
+from canary_kit import Arguments, made, seen
 from etcd_stages import EtcdStage, MemberReplace, Restore, make, names, put
 from kill_kit import SEED, killed_after, moments
 from machine_kit import ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, ready, write
@@ -108,19 +109,23 @@ def test_the_commands_of_the_guide_save_etcd_restore_it_and_make_backups_every_d
 def test_a_machine_that_lost_everything_is_made_again_from_its_backup(machine: Machine) -> None:
     key = kubewright(machine, "certs", "certificate-key").out.strip()
     write(machine, KEY, key)
-    kubewright(machine, "backup", "create", BACKUP, "--key-file", KEY)
-    content = (machine.root / BACKUP.removeprefix("/")).read_bytes()
-    assert (b"PRIVATE KEY" in content, key.encode() in content) == (False, False)
+    secrets, arguments = {**made(machine), "the key of the backup": (key,)}, Arguments(machine)
     before = {name: (machine.root / f"etc/kubernetes/pki/{name}").read_bytes() for name in ("ca.key", "sa.key", "etcd/ca.key")}
     objects = names(machine)
-    kubewright(machine, "reset", "--force")
-    ended = kubewright(machine, "backup", "restore", BACKUP, "--key-file", KEY, "--plan")
-    assert (key in ended.out + ended.err, "PRIVATE KEY" in ended.out, (machine.root / "etc/kubernetes/pki/ca.key").exists()) == (
-        False,
-        False,
-        False,
-    )
-    kubewright(machine, "backup", "restore", BACKUP, "--key-file", KEY, "--yes")
+    with arguments.watched():
+        kubewright(machine, "backup", "create", BACKUP, "--key-file", KEY)
+        content = (machine.root / BACKUP.removeprefix("/")).read_bytes()
+        assert (b"PRIVATE KEY" in content, key.encode() in content) == (False, False)
+        kubewright(machine, "reset", "--force")
+        ended = kubewright(machine, "backup", "restore", BACKUP, "--key-file", KEY, "--plan")
+        assert (key in ended.out + ended.err, "PRIVATE KEY" in ended.out, (machine.root / "etc/kubernetes/pki/ca.key").exists()) == (
+            False,
+            False,
+            False,
+        )
+        kubewright(machine, "backup", "restore", BACKUP, "--key-file", KEY, "--yes")
+    assert any("backup restore" in text for text in arguments.found)
+    assert [text for text in arguments.found if seen(text, secrets)] == []
     assert {name: (machine.root / f"etc/kubernetes/pki/{name}").read_bytes() for name in before} == before
     assert names(machine) == objects
     eventually(lambda: _is_ready(machine), "the Node to be Ready")
