@@ -205,14 +205,14 @@ def _lines(text: str) -> list[str]:
 
 
 TRACES: Final[Mapping[str, str]] = {
-    "processes": "ps -eo args= --ppid 2 -p 2 --deselect",
+    "processes": "ps -o args= --ppid 2 -p 2 --deselect",
     "mounts": "findmnt -rno TARGET,FSTYPE",
     "links": "ip -br link | cut -d' ' -f1",
     "routes": "ip route; ip -6 route; ip rule",
     "namespaces": "ip netns list",
     "cgroups": "find /sys/fs/cgroup -type d",
     "rules": "nft -s list ruleset",
-    "settings": "sysctl -a 2>/dev/null",
+    "settings": "sysctl -a 2>/dev/null; true",
     "units": "systemctl list-units --all --plain --no-legend --type=scope,slice | cut -d' ' -f1",
     "files": f"find /run/systemd/nspawn /run/systemd/transient /run/kubewright* {parts()}/state -mindepth 1 2>/dev/null; true",
 }
