@@ -52,7 +52,7 @@ def patience():
 
 
 @seed(SEED)
-@examples(150)
+@examples(100)
 @given(made=machines())
 def test_generated_configurations_give_the_files_of_kubeadm(made, pair, patience):
     text = yaml.dump_all(made.documents)

@@ -87,7 +87,7 @@ def damaged(draw: st.DrawFn, text: str, others: tuple[str, ...]) -> str:
 
 
 @seed(SEED)
-@examples(250)
+@examples(150)
 @given(data=st.data())
 def test_damaged_files_give_a_proper_error_and_leave_nothing_half_done(data, worker, machine):
     path = data.draw(st.sampled_from((*sorted(machine), *[CONFIG, _PATCH] * 10)))
