@@ -40,12 +40,6 @@ OF_EVERY_NODE = ("kube-proxy", "coredns", "pause")
 TAGS = {"etcd": ("3.6.8", "3.6.6"), "coredns": ("1.14.2", "1.13.1"), "pause": ("3.10.2", "3.10.1")}
 """The versions in the tags of kubeadm v1.36.3, and of kubeadm v1.35.4."""
 KUBELET = "/opt/kubelet"
-FULL_DISKS = """\
-failCgroupV1: false
-evictionHard: {memory.available: 100Mi, nodefs.available: 0%, nodefs.inodesFree: 0%, imagefs.available: 0%}
-imageGCHighThresholdPercent: 100
-"""
-"""Settings of kubelets with which no pod is evicted, and no image removed, because the disk of the host is nearly full."""
 
 
 def earlier(names: Sequence[str]) -> dict[str, Path]:
@@ -110,7 +104,7 @@ def both(parts: Parts) -> Iterator[Both]:
     def begin(bed: Bed) -> Cluster:
         first, worker = bed[FIRST], bed[WORKER]
         at_once(lambda: equip(first), lambda: equip(worker))
-        write(first, CONFIG, configuration(first).replace(KUBERNETES, EARLIER).replace("failCgroupV1: false\n", FULL_DISKS))
+        write(first, CONFIG, configuration(first).replace(KUBERNETES, EARLIER))
         [_, words] = words_of(run(KUBEADM, first, "init", "--config", CONFIG).out)
         run(KUBEADM, worker, *patiently(worker, words))
         eventually(lambda: nodes(first) == {FIRST: (True, True), WORKER: (True, False)}, "both Nodes to be ready")
