@@ -19,6 +19,7 @@ from kubewright.cli.main import main
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import LEASE, named
+from kubewright.local import record
 from kubewright.local.cluster.daemon_client import Daemon
 from kubewright.local.cluster.machine import machine_host
 
@@ -321,7 +322,7 @@ def test_a_replacement_that_is_killed_again_and_again_ends_as_an_undisturbed_one
     home.up(nodes=0, control_planes=3)
     _put(home, "test-before-the-kills", THIRD)
     before = _members(run, THIRD)
-    replace = ("member", "replace", "--yes", "--endpoints", _endpoint(home, SECOND))  # its own API server needs the member
+    replace = ("member", "replace", "--yes")
     assert _killed(home, FIRST, (8, 2, 1, 1, 1), *replace) > 1
     code, out, err = run(*replace)
     assert code == 0, out + err
@@ -334,9 +335,8 @@ def test_a_replacement_that_is_killed_again_and_again_ends_as_an_undisturbed_one
     assert _lease(home)["holderIdentity"] == ""
 
 
-def _endpoint(home: Bench, name: str = FIRST) -> str:
-    from kubewright.local import record
-
+def _endpoint(home: Bench) -> str:
+    """Return where the first member answers."""
     found = record.load(home.paths().record)
     assert found is not None
-    return next(one.etcd_client_url for one in found.machines if one.name == name)
+    return next(one.etcd_client_url for one in found.machines if one.name == FIRST)

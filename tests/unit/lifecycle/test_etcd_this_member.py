@@ -69,6 +69,24 @@ def test_a_member_whose_manifests_an_operation_has_taken_away_is_known(host, ope
     assert this_member.find(host) == before
 
 
+@pytest.mark.parametrize("parked", [True, False])
+def test_the_other_members_are_known_from_an_interrupted_replacement(host, parked):
+    """The manifest of a first control plane names no other member, and its API server does not answer without etcd."""
+    alone = pod("etcd", "registry.k8s.io/etcd:3.6.8-0", {**FLAGS, "initial-cluster": "one=https://10.0.0.1:2380"})
+    host.ensure(File(path=host.layout.manifest("etcd"), content=alone))
+    member = this_member.find(host)
+    flags = {"initial-cluster": "three=https://10.0.0.3:2380,two=https://10.0.0.2:2380,one=https://10.0.0.1:2380"}
+    at = datetime(2026, 11, 26, tzinfo=UTC)
+    kept = this_member.taken_over(host, member, operation=this_member.REPLACE, goal="x", flags=flags, at=at)
+    kept = checkpoint.mark(host, kept, State.IN_PROGRESS)
+    if parked:
+        checkpoint.park(host, kept)
+    peers = {"two": "https://10.0.0.2:2380", "three": "https://10.0.0.3:2380"}
+    assert this_member.find(host) == replace(member, peers=peers)
+    checkpoint.finish(host, kept, State.DONE)
+    assert this_member.find(host).peers == {}
+
+
 def test_a_machine_without_a_member_is_refused(host):
     host.remove(host.layout.manifest("etcd"))
     with pytest.raises(HostError, match="has no member of etcd"):

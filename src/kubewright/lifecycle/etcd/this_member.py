@@ -40,8 +40,8 @@ class ThisMember:
     """A member of etcd and the API server beside it.
 
     `client_urls` begin with that of its loopback address. `manifests` are the contents of the manifests by component;
-    there may be no API server. `peers` are the peer URLs of the other members in its manifest, by name. `version` is
-    that of its image.
+    there may be no API server. `peers` are the peer URLs of the other members by name: those in its manifest, and in the
+    one that an interrupted replacement is going to start it with. `version` is that of its image.
     """
 
     name: str
@@ -102,7 +102,7 @@ def find(host: Host) -> ThisMember:
         version=core(etcd.image_tag),
         kubernetes=server.image_tag if server else "",
         manifests={one: content for one, content in contents.items() if content is not None},
-        peers=_peers(etcd, own=peer_url),
+        peers={**_peers(etcd, own=peer_url), **_peers_of_replacement(host, path, own=peer_url)},
         pods=_pods(name, etcd, server),
         api_server=_api_server(server) if server else "",
     )
@@ -111,6 +111,19 @@ def find(host: Host) -> ThisMember:
 def _peers(etcd: StaticPod, *, own: str) -> Mapping[str, str]:
     entries = (entry.partition("=") for entry in etcd.argument("initial-cluster").split(",") if entry)
     return {name: peer for name, _, peer in entries if peer != own}
+
+
+def _peers_of_replacement(host: Host, path: PurePosixPath, *, own: str) -> Mapping[str, str]:
+    """Return the peers in the manifest that an interrupted replacement has prepared: it names all members, unlike that of a first control plane."""
+    begun = checkpoint.unfinished(checkpoint.every(host))
+    if begun is None or begun.operation != REPLACE:
+        return {}
+    after = OverlayHost(host)
+    for swap in begun.swaps:
+        if swap.target == path:
+            after.ensure(File(path=path, content=checkpoint.content(host, begun, swap, side="new"), mode=swap.new_mode))
+    etcd = read_static_pod(after, path)
+    return _peers(etcd, own=own) if etcd else {}
 
 
 def _pods(node: str, etcd: StaticPod, server: StaticPod | None) -> StaticPods:
