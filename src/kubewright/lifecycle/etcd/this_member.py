@@ -118,12 +118,9 @@ def _peers_of_replacement(host: Host, path: PurePosixPath, *, own: str) -> Mappi
     begun = checkpoint.unfinished(checkpoint.every(host))
     if begun is None or begun.operation != REPLACE:
         return {}
-    after = OverlayHost(host)
-    for swap in begun.swaps:
-        if swap.target == path:
-            after.ensure(File(path=path, content=checkpoint.content(host, begun, swap, side="new"), mode=swap.new_mode))
-    etcd = read_static_pod(after, path)
-    return _peers(etcd, own=own) if etcd else {}
+    swap = next(one for one in begun.swaps if one.target == path)
+    body: Any = yaml.load(checkpoint.content(host, begun, swap, side="new"), source=str(path))
+    return _peers(StaticPod(body=body), own=own)
 
 
 def _pods(node: str, etcd: StaticPod, server: StaticPod | None) -> StaticPods:
