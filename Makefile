@@ -32,9 +32,9 @@ FETCH_OTHERS = @echo "-- programs of other minor releases"; export KUBEWRIGHT_BI
   $(BIN)/kubewright binaries fetch kubeadm kubelet --kubernetes-version v1.35.4 && \
   $(BIN)/kubewright binaries fetch kubeadm --kubernetes-version v1.37.1
 
-# Programs of the minor release before ours, from which clusters are upgraded. The first time, building them takes minutes.
-FETCH_EARLIER = @echo "-- programs of the minor release before"; KUBEWRIGHT_BINARIES_DIR= $(BIN)/kubewright binaries fetch \
-  kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm --kubernetes-version v1.35.4
+# All programs of the other minor releases, of which clusters of machines are made. The first time, building them takes many minutes.
+FETCH_MACHINES_OF_OTHERS = @for version in v1.35.4 v1.37.1; do echo "-- programs of $$version"; KUBEWRIGHT_BINARIES_DIR= $(BIN)/kubewright \
+  binaries fetch kube-apiserver kube-controller-manager kube-scheduler kube-proxy kubelet kubeadm kubectl --kubernetes-version $$version; done
 
 # The archive that is tested on machines without Python, and its image, if machines can be made here.
 MAKE_IMAGE = @if [ "$$(id -u)" = 0 ] && command -v dpkg >/dev/null; then echo "-- the archive and its image"; $(MAKE) --no-print-directory image; fi
@@ -165,7 +165,7 @@ soak: $(VENV)/.test ## Kill init and joins at all boundaries and 50 random momen
 # About an hour and a half on two quiet cores, most of it for tests/machines/test_upgrade_matrix.py. tests/parts.py lists them.
 soak-tests: $(VENV)/.test ## Run the tests that `make test-all` leaves out: variants of its tests, and further kills
 	@$(MAKE) --no-print-directory set-up build/.bytecode
-	$(FETCH_EARLIER)
+	$(FETCH_MACHINES_OF_OTHERS)
 	$(RUN_PART) soak
 
 # About an hour on two quiet cores.
@@ -180,7 +180,7 @@ soak-conformance: $(VENV)/.test ## Run Kubernetes' own tests of pods on a cluste
 	$(ENSURE_MACHINES)
 	PYTHONPATH=tests:tests/machines $(BIN)/python -m tests.soak.conformance $(ARGS)
 
-# The first run makes the disks of a virtual machine. With KVM a host takes some minutes, without it about half an hour.
+# The first run makes the disks of a virtual machine, which takes some minutes. Without KVM, processors are emulated, which takes much longer.
 soak-hosts: $(VENV)/.test dist/.bundle ## Run a cluster of machines on Debian in a virtual machine, with each firewall; write docs/soak-hosts.md (ARGS='--only Debian')
 	@bash scripts/prerequisites.sh "$(PYTHON)" virtual-hosts
 	$(BIN)/kubewright binaries fetch
