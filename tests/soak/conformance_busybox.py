@@ -25,7 +25,7 @@ _SETTINGS: Final = {"CONFIG_STATIC=y": "# CONFIG_STATIC is not set", "# CONFIG_T
 
 def ensure_busybox() -> Path:
     """Return the program; the first time, its source is downloaded and built, which takes a minute or two. Raises HostError if that fails."""
-    place = cache() / f"conformance-busybox-{VERSION}" / "busybox"  # it does what its name says
+    place = cache() / f"conformance-busybox-{VERSION}" / "busybox"  # its file name selects the applet
     if not place.exists():
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="busybox-", dir=place.parent) as scratch:

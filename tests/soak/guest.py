@@ -34,7 +34,7 @@ def main(verb: str, *words: str) -> int:
     if verb in {"up", "resume"}:
         made.up()
         return 0
-    machine = made._handle(MACHINE)
+    machine = made.handle(MACHINE)
     if verb == "pause":
         machine.pause()
     elif verb == "cut":

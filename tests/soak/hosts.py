@@ -2,8 +2,8 @@
 
 Each host is a virtual machine with Debian, its own kernel, systemd and cgroups of version 2; most have a firewall that drops
 forwarded packets. What a user does is done there with the archive of `make bundle`, and the host is compared with itself
-from before. Logs of a failure are in build/hosts. Exits 1 if a host failed. Without KVM, processors are emulated: a host takes about a
-quarter of an hour, and only machines without Kubernetes are tried.
+from before. Logs of a failure are in build/hosts. Exits 1 if a host failed. Without KVM, processors are emulated, which takes much
+longer, and only machines without Kubernetes are tried.
 Needs root on Debian, and the archive, as in `make soak-hosts`.
 """
 
@@ -74,8 +74,8 @@ in it with nothing ignored. It hangs, continues, loses power and starts again. W
 namespace, cgroup, packet filter rule, setting, unit or file is left on the host.
 
 **A cluster**: the same with `up --machines`. A pod has its limits, resolves names, reaches a server outside, and is reached at a published
-port, also after a reload, a power cut, and a kill of the daemon. `down` leaves nothing. On emulated processors, the API server does not start in time, so
-it needs KVM.
+port, also after a reload, a power cut, and a kill of the daemon. `down` leaves nothing. This needs KVM: on emulated processors, the API server did not
+start in time.
 """
 
 

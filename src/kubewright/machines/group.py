@@ -86,7 +86,7 @@ class Group:
 
         Those without a disk get one. What already exists stays as it is.
         """
-        self.machines = {name: self.machines.get(name) or self._handle(name) for name in self._members}
+        self.machines = {name: self.machines.get(name) or self.handle(name) for name in self._members}
         wanted = self._members if only is None else only
         machines = [machine for name, machine in self.machines.items() if name in wanted]
         paused = [machine for machine in machines if machine.leader and machine.is_paused]
@@ -121,14 +121,15 @@ class Group:
 
     def is_running(self, name: str) -> bool:
         """Return whether a machine runs, and is not paused."""
-        return self._handle(name).runs
+        return self.handle(name).runs
 
     def remove(self, name: str) -> None:
         """Remove a machine with its disk and everything in its network; `up` makes a new one with the same address."""
         self.machines.pop(name).remove()
         self.network.detach(self._members[name])
 
-    def _handle(self, name: str) -> Machine:
+    def handle(self, name: str) -> Machine:
+        """Return a machine of the group, which need not run or have a disk."""
         return Machine(
             name,
             group=self.name,
