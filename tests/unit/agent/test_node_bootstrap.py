@@ -94,6 +94,26 @@ def put_status(api: FakeAPI, name: str, **status: Any) -> None:
     api.put({**api.get(CERTIFICATE_SIGNING_REQUEST, name), "status": status})
 
 
+class LateAnswers:
+    """Delays the answers to requests that a client creates, until `release`."""
+
+    def __init__(self, desk: SharedIssuer) -> None:
+        self._client, self._create, self._released = desk._api, desk._api.create, asyncio.Event()
+        self._client.create = self._late  # type: ignore[method-assign]
+
+    async def _late(self, obj: Any, **changes: Any) -> Any:
+        created = await self._create(obj, **changes)
+        await self._released.wait()
+        return created
+
+    def end(self) -> None:
+        """Answer later requests at once; those made so far stay without an answer."""
+        self._client.create = self._create  # type: ignore[method-assign]
+
+    def release(self) -> None:
+        self._released.set()
+
+
 async def test_waiting_nodes_share_one_check_of_bindings_in_ten_seconds():
     api = FakeAPI()
     desk = desk_of(api)
@@ -129,22 +149,50 @@ async def test_a_response_before_the_request_is_registered_counts():
     patient = asyncio.create_task(desk.obtain(wanted("patient"), within=5))
     await asyncio.sleep(0.1)
     controllers.sign_after = 0.0
-    client = desk._api
-    create, arrived = client.create, asyncio.Event()
-
-    async def late(obj: Any, **changes: Any) -> Any:
-        created = await create(obj, **changes)
-        await arrived.wait()
-        return created
-
-    client.create = late  # type: ignore[method-assign]
+    late = LateAnswers(desk)
     second = asyncio.create_task(desk.obtain(wanted("second"), within=5))
     await asyncio.sleep(1)
-    arrived.set()
+    late.release()
     assert certificates.parse(await second)[0].common_name == "system:node:second"
     assert len(api.made("watch", "certificatesigningrequests")) == 1
     patient.cancel()
     await asyncio.gather(patient, return_exceptions=True)
+
+
+async def test_a_request_decided_before_the_shared_watch_began_counts():
+    api = FakeAPI()
+    controllers, desk = Controllers(api), desk_of(api)
+    late = LateAnswers(desk)
+    first = asyncio.create_task(desk.obtain(wanted("first"), within=60))
+    await asyncio.sleep(1)
+    late.end()
+    controllers.sign_after = None
+    second = asyncio.create_task(desk.obtain(wanted("second"), within=60))
+    await asyncio.sleep(1)
+    late.release()
+    assert certificates.parse(await first)[0].common_name == "system:node:first"
+    assert asyncio.get_running_loop().time() < 60
+    assert len(api.made("watch", "certificatesigningrequests")) == 1
+    assert len(api.made("get", "certificatesigningrequests")) == 1
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
+
+
+async def test_a_request_deleted_before_the_shared_watch_began_ends_its_wait():
+    api = FakeAPI()
+    desk = desk_of(api)
+    late = LateAnswers(desk)
+    first = asyncio.create_task(desk.obtain(wanted("first"), within=60))
+    await asyncio.sleep(1)
+    late.end()
+    api.remove(CERTIFICATE_SIGNING_REQUEST, "csr-00000")
+    second = asyncio.create_task(desk.obtain(wanted("second"), within=60))
+    await asyncio.sleep(1)
+    late.release()
+    with pytest.raises(CertificateError, match="deleted"):
+        await first
+    second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
 
 
 @pytest.mark.parametrize(

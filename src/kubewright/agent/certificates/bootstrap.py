@@ -15,7 +15,7 @@ from typing import Final, NamedTuple, Protocol
 from kubewright.agent.dependencies import Connect, connect
 from kubewright.base import unexpected
 from kubewright.base.clock import Clock
-from kubewright.base.errors import APIError, CertificateError, KubewrightError, Unauthorized, WaitTimeout
+from kubewright.base.errors import APIError, CertificateError, KubewrightError, NotFound, Unauthorized, WaitTimeout
 from kubewright.discovery import csr, node_requests
 from kubewright.discovery import token as discovery
 from kubewright.discovery.csr import RequestedCertificate, Seen
@@ -110,6 +110,7 @@ class SharedIssuer:
         self._api = api
         self._waiting: dict[str, _Waiting] = {}
         self._informer: Informer | None = None
+        self._since = ""
         self._task: asyncio.Task[None] | None = None
         self._rights: dict[Binding, tuple[float, bool]] = {}
         self._asking = asyncio.Lock()
@@ -125,8 +126,8 @@ class SharedIssuer:
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting[uid] = _Waiting(wanted, answer, seen)
         try:
-            self._follow(created)
             async with asyncio.timeout(within):
+                await self._follow(created)
                 return await answer
         except TimeoutError as error:
             raise WaitTimeout(
@@ -158,14 +159,25 @@ class SharedIssuer:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    def _follow(self, created: Object) -> None:
-        """Watch from the creation of this request on, unless a running watch has seen it or will see it."""
-        if self._informer is None:
-            self._informer = Informer(
-                self._api, CERTIFICATE_SIGNING_REQUEST, version=created["metadata"]["resourceVersion"], failed=self._failed
-            )
-            self._task = asyncio.get_running_loop().create_task(self._watch(self._informer), name="certificate requests")
-        self._settle(self._informer.objects.get((None, created["metadata"]["name"]), created))
+    async def _follow(self, created: Object) -> None:
+        """Watch from the creation of this request on, unless a running watch has seen it or will see it.
+
+        A running watch may have begun after this request was decided, if the answer to another request of a later time
+        arrived first. Such a request is read once.
+        """
+        name, version = created["metadata"]["name"], created["metadata"]["resourceVersion"]
+        informer = self._informer
+        if informer is None:
+            self._since = version
+            informer = self._informer = Informer(self._api, CERTIFICATE_SIGNING_REQUEST, version=version, failed=self._failed)
+            self._task = asyncio.get_running_loop().create_task(self._watch(informer), name="certificate requests")
+        elif _is_before(version, self._since):
+            try:
+                created = await self._api.get(CERTIFICATE_SIGNING_REQUEST, name)
+            except NotFound:
+                self._lose(created)
+                return
+        self._settle(informer.objects.get((None, name), created))
 
     async def _watch(self, informer: Informer) -> None:
         async with aclosing(informer.events()) as events:  # the watch continues even if this request fails
@@ -203,6 +215,11 @@ class SharedIssuer:
         for one in self._waiting.values():
             if csr.ends_wait(error, one.wanted):
                 one.end(error)
+
+
+def _is_before(version: str, other: str) -> bool:
+    """Whether a resource version may be older than another one. Both are decimal numbers (since Kubernetes 1.35 guaranteed: KEP-5504)."""
+    return not (version.isdecimal() and other.isdecimal() and int(version) >= int(other))
 
 
 class Bootstrap(Protocol):
