@@ -25,6 +25,8 @@ from kubewright.local.cluster.machine import machine_host
 
 FIRST, SECOND, THIRD = NAMES = ("one-control-plane", "one-control-plane-2", "one-control-plane-3")
 BUMP = 1_000_000_000
+NEVER = "1000000"
+"""More changes than any command makes."""
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -156,13 +158,22 @@ def _killed(home: Bench, at: str, changes: Sequence[int], *words: str) -> int:
 
     The first ten or so changes are those of the checkpoint.
     """
-    argv = [sys.executable, etcd_killed.__file__, str(home.paths().root), at]
+    argv = _argv(home, at)
     for number, count in enumerate(changes):
         ended = subprocess.run([*argv, str(count), "etcd", *words], check=False, capture_output=True, timeout=900)
         if ended.returncode == 0:
             return number
         assert ended.returncode == etcd_killed.KILLED, ended.stderr.decode()
     return len(changes)
+
+
+def _argv(home: Bench, at: str) -> list[str]:
+    return [sys.executable, etcd_killed.__file__, str(home.paths().root), at]
+
+
+def _beside(home: Bench, at: str, *words: str) -> subprocess.Popen[bytes]:
+    """Run a command of `etcd` on a machine at the same time as another one."""
+    return subprocess.Popen([*_argv(home, at), NEVER, "etcd", *words], stdout=subprocess.DEVNULL)
 
 
 def test_what_is_no_snapshot_of_this_cluster_is_refused_before_anything_stops(home: Bench, run: Run, tmp_path: Path) -> None:
@@ -261,14 +272,16 @@ def test_members_are_replaced_with_all_alive_and_with_one_of_three_dead(home: Be
     before = _members(run)
     code, out, err = run("member", "replace", "--plan", at=THIRD)
     assert (code, out.count("renamed to"), _members(run)) == (0, 1, before), err
-    code, out, err = run("member", "replace", "--yes", at=THIRD)
-    assert code == 0, err
+    with _beside(home, FIRST, "member", "replace", "--yes") as other:  # one of the two waits
+        code, out, err = run("member", "replace", "--yes", at=THIRD)
+        assert code == 0, err
+        assert other.wait(900) == 0
     after = _members(run)
     assert (sorted(after), _voting(run)) == (sorted(NAMES), sorted(NAMES))
-    assert after[THIRD][0] != before[THIRD][0]
+    assert [after[name][0] != before[name][0] for name in NAMES] == [True, False, True]
     assert "no API server is ready" not in out + err
     assert _lease(home)["holderIdentity"] == ""
-    assert "test-before-replacing" in _names(home, THIRD)
+    assert ["test-before-replacing" in _names(home, name) for name in (FIRST, THIRD)] == [True, True]
 
     code, out, err = run("member", "replace", "--yes", at=THIRD)
     assert (code, "nothing is changed" in out, _members(run)) == (0, True, after), err

@@ -6,6 +6,7 @@ import functools
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from test_etcd_health import FakeEtcd, member, status
 from test_etcd_this_member import pod
 
 from kubewright.base import records
-from kubewright.base.clock import SystemClock
+from kubewright.base.clock import SystemClock, rfc3339_micro
 from kubewright.base.errors import CheckFailed, HostError, KubewrightError, WaitTimeout
 from kubewright.base.events import Line, RecordingReporter, Waited, Warned
 from kubewright.base.randomness import SystemRandom
@@ -25,6 +26,7 @@ from kubewright.etcd.api import Alarm, Hash, Member, Status
 from kubewright.host.desired import File
 from kubewright.http.messages import Response
 from kubewright.kube.api import KubeAPI
+from kubewright.kube.lease_rules import given_back
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import LEASE
 from kubewright.lifecycle import engine
@@ -49,7 +51,11 @@ OTHERS = [member(2), member(3)]
 
 
 class Looking(InstantWaiter):
-    """Looks a few times, without pauses."""
+    """Looks a few times, without pauses. `meanwhile` is called after each look in vain."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        super().__init__()
+        self._meanwhile = meanwhile
 
     def until(self, condition: Condition, /, *, within: float, saying: str, **more: Any) -> Waited:
         said = None
@@ -57,6 +63,7 @@ class Looking(InstantWaiter):
             said = condition()
             if said is None:
                 return Waited(what=saying, seconds=0.0)
+            self._meanwhile()
         raise WaitTimeout(f"{saying}: {said}")
 
 
@@ -74,10 +81,12 @@ class Watch:
 
 @records.dataclass(frozen=True, kw_only=True)
 class Instant(Machine):
-    """A machine on which nothing takes time."""
+    """A machine on which nothing takes time. `meanwhile` happens while it waits."""
+
+    meanwhile: Callable[[], None] = lambda: None
 
     def waiter(self, reporter: Any) -> Looking:
-        return Looking()
+        return Looking(self.meanwhile)
 
     def diagnosis(self, names: Any, *, host: Any, bootstrap: Any = None) -> Any:
         return Watch()
@@ -190,6 +199,7 @@ class Box:
         self.etcd = Cluster(self)
         self.reporter, self.services = RecordingReporter(), Kubelet()
         self.done, self.dies = 0, 0
+        self.meanwhile: Callable[[], None] = lambda: None
 
     def reach(self, server: str) -> Servers:
         return Servers(server, self.unready, self.kube)
@@ -211,7 +221,7 @@ class Box:
         for name in ("ensure", "remove", "move"):
             setattr(host, name, counted(getattr(host, name)))
         row = records.replace(replace.ROW, context=lambda request, task, bound: Context(bound=bound, request=request, task=task, box=self))
-        machine = Instant(at=lambda _: host, clock=SystemClock(), random=SystemRandom(), layout=self.layout)
+        machine = Instant(at=lambda _: host, clock=SystemClock(), random=SystemRandom(), layout=self.layout, meanwhile=self.meanwhile)
         return engine.run(row, ReplaceOptions(yes=True, again=again), machine, reporter=self.reporter, mode=mode)
 
     def states(self) -> list[State]:
@@ -353,6 +363,25 @@ def test_no_member_is_replaced_while_the_cluster_is_not_fit_for_it(
         box.run()
     assert caught.value.detail == detail
     box.require_unchanged()
+
+
+def test_a_machine_waits_while_another_one_replaces_its_member(box: Box) -> None:
+    """That member has no vote until then, and while a member has none, no other one is replaced."""
+    spec = {"holderIdentity": "three", "leaseDurationSeconds": 30, "renewTime": rfc3339_micro(datetime.now(UTC))}
+    metadata = {"name": "kubewright-operation", "namespace": "kube-system"}
+    lease = box.kube.create({"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": metadata, "spec": spec})
+    _learner(box)
+    waited: list[bool] = []
+
+    def ends() -> None:
+        waited.append(box.etcd.actions == [])
+        box.etcd._told = [member(1), *OTHERS]
+        box.kube.update(given_back(lease))
+
+    box.meanwhile = ends
+    box.run()
+    _require_replaced(box)
+    assert waited == [True]
 
 
 def test_an_api_server_that_is_not_ready_may_be_stopped(box: Box) -> None:

@@ -34,7 +34,11 @@ _GOAL: Final = "a member with the data of the others"
 
 
 def check(ctx: ReplaceContext) -> Iterable[Change]:
-    """Run the checks, and ask. Raises what `planned` raises, and UsageError for any answer but yes."""
+    """Wait for this machine's turn, run the checks, and ask.
+
+    Raises WaitTimeout, what `planned` raises, and UsageError for any answer but yes.
+    """
+    turns.awaited(ctx)
     planned(ctx)
     serves = " It serves now." if ctx.status.healthy else ""
     if ctx.begun(REPLACE) is None and not ctx.replaced:

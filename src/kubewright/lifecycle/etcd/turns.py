@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.etcd.context import MemberContext
 
 
+def awaited(ctx: MemberContext[Any]) -> None:
+    """Wait while another machine holds the lease, before the members are judged: one that is being replaced has no vote for a while.
+
+    Does nothing if no API server is ready. Raises WaitTimeout as `OperationLease` does.
+    """
+    if ctx.cluster_api is not None:
+        with taken(ctx):
+            pass
+
+
 @contextmanager
 def taken(ctx: MemberContext[Any]) -> Iterator[None]:
     """Hold the lease during a block; without it, and with a warning, if no API server is ready.
