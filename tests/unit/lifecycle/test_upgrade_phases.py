@@ -20,7 +20,7 @@ from kubewright.kube.resources import CONFIG_MAP, DEPLOYMENT, LEASE, NODE, POD, 
 from kubewright.lifecycle import kept_patches, machine_record
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.init import upgraded
-from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps import boot_recovery, checkpoint
 from kubewright.lifecycle.steps.checkpoint import State
 from kubewright.lifecycle.upgrade.control_plane import proofs
 from kubewright.pki import table
@@ -216,12 +216,12 @@ class Killed(BaseException):
     """What ends a run at once, like a signal that cannot be caught."""
 
 
+def kill(*_: object, **__: object):
+    raise Killed
+
+
 def killed(box, monkeypatch):
     """Upgrade, and be killed when the API server has its new manifest."""
-
-    def kill(*_: object, **__: object):
-        raise Killed
-
     with monkeypatch.context() as patched:
         patched.setattr(proofs, "wait", kill)
         patched.setattr(checkpoint, "put_old", kill)
@@ -433,6 +433,20 @@ def test_rollback_puts_the_earlier_static_pods_back_in_order(box):
     assert box.tags() == [ETCD, NEW, NEW, NEW]
 
 
+def test_a_rollback_that_is_killed_at_its_end_has_updated_the_record(box, monkeypatch):
+    """The same command does nothing afterwards."""
+    wanted = box.call(asked())
+    machine_record.save(wanted.host, machine_record.replace(wanted.record(), finished=True))
+    box.upgrade()
+    with monkeypatch.context() as patched:
+        patched.setattr(boot_recovery, "remove_unneeded", kill)
+        with pytest.raises(Killed):
+            box.rollback()
+    with pytest.raises(HostError, match=f"the upgrade to {NEW} has been rolled back already"):
+        box.rollback()
+    assert box.call(asked()).warnings == []
+
+
 def test_an_upgrade_that_was_killed_can_be_taken_back_without_an_api_server(box, monkeypatch):
     before = box.manifests()
     killed(box, monkeypatch)
@@ -594,6 +608,29 @@ def test_static_pods_that_a_new_kubelet_starts_again_are_waited_for(box, tmp_pat
     assert [one.pod_uid.endswith(" of another release") for one in box.runtime.containers(namespace="kube-system")] == [True] * 4
 
 
+@pytest.mark.parametrize("worker", [False, True])
+def test_a_replacement_of_the_kubelet_that_was_killed_is_finished_by_the_same_command(box, tmp_path, monkeypatch, worker):
+    box.kubelet(OLD)
+    box.upgrade()
+    if worker:
+        box.become_worker(server=NEW)
+    options = {"kubelet": box.kubelet(NEW, path=tmp_path / "new-kubelet"), "drain": True}
+    with monkeypatch.context() as patched:
+        patched.setattr(box, "kubelet_started", kill)
+        patched.setattr(checkpoint, "put_old", kill)
+        with pytest.raises(Killed):
+            box.upgrade(section="node", options=options)
+    host = box.machine(box.layout)
+    assert (box.status().open, checkpoint.unfinished(checkpoint.every(host)).operation) == (NEW, "kubelet")
+    assert box.kube.get(NODE, "node1")["spec"]["unschedulable"] is True
+    changes = names(box.upgrade(section="node", options=options).changes)
+    assert changes == ["service kubelet", "node node1"]
+    node = box.kube.get(NODE, "node1")
+    assert (node["status"]["nodeInfo"]["kubeletVersion"], node["spec"].get("unschedulable")) == (NEW, None)
+    assert [one.operation for one in checkpoint.every(host)] == ["upgrade"]
+    assert names(box.upgrade(section="node", options=options).changes) == []
+
+
 def test_a_kubelet_that_does_not_work_makes_way_for_the_earlier_one(box, tmp_path):
     box.kubelet(OLD)
     box.runtime.broken = {NEW}
@@ -602,6 +639,21 @@ def test_a_kubelet_that_does_not_work_makes_way_for_the_earlier_one(box, tmp_pat
     assert f"the Node reports {OLD}, not {NEW}" in str(caught.value)
     assert Path(box.root / "bin/kubelet").read_text().split()[-1] == OLD
     assert box.tags() == [ETCD, NEW, NEW, NEW]
+    box.rollback()
+    assert box.tags() == [ETCD, OLD, OLD, OLD]
+
+
+def test_an_interrupted_replacement_of_the_kubelet_is_rolled_back_before_the_static_pods(box, tmp_path, monkeypatch):
+    box.kubelet(OLD)
+    with monkeypatch.context() as patched:
+        patched.setattr(box, "kubelet_started", kill)
+        patched.setattr(checkpoint, "put_old", kill)
+        with pytest.raises(Killed):
+            box.upgrade(options={"kubelet": box.kubelet(NEW, path=tmp_path / "new-kubelet")})
+    box.rollback()
+    assert (Path(box.root / "bin/kubelet").read_text().split()[-1], box.tags()) == (OLD, [ETCD, NEW, NEW, NEW])
+    box.rollback()
+    assert box.tags() == [ETCD, OLD, OLD, OLD]
 
 
 def test_a_kubelet_that_is_newer_than_an_api_server_is_refused(box, tmp_path):

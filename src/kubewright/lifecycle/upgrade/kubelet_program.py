@@ -25,6 +25,7 @@ from kubewright.lifecycle.upgrade.planning import versions
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
+    from kubewright.host.seam import Host
     from kubewright.lifecycle.steps.checkpoint import Checkpoint
     from kubewright.lifecycle.upgrade.context import UpgradeContext
 
@@ -47,7 +48,8 @@ def replace(ctx: UpgradeContext) -> Iterator[Step]:
     given, place = PurePosixPath(ctx.request.kubelet), _place(ctx)
     version, content = _version(ctx, str(given)), ctx.host.read(given)
     _require_last(ctx, version)
-    if content == ctx.host.read(place):
+    begun = checkpoint.unfinished(checkpoint.every(ctx.host))  # a killed run may have replaced the file, and not started it
+    if begun is None and content == ctx.host.read(place):
         ctx.say(_TOPIC, f"The kubelet is {version} already")
     else:
         if ctx.request.drain:
@@ -55,17 +57,26 @@ def replace(ctx: UpgradeContext) -> Iterator[Step]:
         file = File(path=place, content=content or b"", mode=_MODE)
         kept = checkpoint.prepare(ctx.host, operation=OPERATION, goal=str(version), files=[file], at=ctx.clock.now())
         ctx.say(_TOPIC, f"Replacing {place} by the kubelet {version}")
-        step = _step(ctx, kept, old=_version(ctx, str(place)), new=version)
-        yield from carry_out(ctx.host, kept, [step], reporter=ctx.reporter, topic=_TOPIC)
-        checkpoint.discard(ctx.host, kept)  # it contains two programs of many megabytes
+        try:
+            yield from carry_out(ctx.host, kept, [_step(ctx, kept, new=version)], reporter=ctx.reporter, topic=_TOPIC)
+        finally:
+            _discard_ended(ctx.host)
         ctx.say(_TOPIC, f"The kubelet runs {version}")
     yield from _undrain(ctx)
 
 
 def taken_back(ctx: UpgradeContext, kept: Checkpoint) -> list[Change]:
     """Restore the earlier kubelet. Raises ComponentFailed or WaitTimeout if it does not work."""
-    place = kept.swaps[0].target
-    return take_back(ctx.host, kept, [_step(ctx, kept, old=None, new=None, place=place)])
+    changes = take_back(ctx.host, kept, [_step(ctx, kept)])
+    _discard_ended(ctx.host)
+    return changes
+
+
+def _discard_ended(host: Host) -> None:
+    """Remove the checkpoints of replacements that have ended: each contains two programs of many megabytes."""
+    for one in checkpoint.every(host):
+        if one.operation == OPERATION and one.state not in checkpoint.OPEN:
+            checkpoint.discard(host, one)
 
 
 def _place(ctx: UpgradeContext) -> PurePosixPath:
@@ -108,20 +119,20 @@ def _too_new(version: Version, server: str, where: str) -> HostError:
     return HostError(f"the kubelet {version} is newer than the API server {server} of {where}", remedy="upgrade all control planes first")
 
 
-def _step(
-    ctx: UpgradeContext, kept: Checkpoint, *, old: Version | None, new: Version | None, place: PurePosixPath | None = None
-) -> Replacement:
+def _step(ctx: UpgradeContext, kept: Checkpoint, *, new: Version | None = None) -> Replacement:
+    """Return the replacement; `new` is the version of the given program, which a plan does not put in its place."""
+    place = kept.swaps[0].target
+
+    def present() -> Version:
+        return _version(ctx, str(place))
+
     return Replacement(
-        name=SERVICE,
-        targets=(place or kept.swaps[0].target,),
-        prove=lambda: _proved(ctx, new),
-        prove_old=lambda: _proved(ctx, old),
+        name=SERVICE, targets=(place,), prove=lambda: _proved(ctx, new or present()), prove_old=lambda: _proved(ctx, present())
     )
 
 
-def _proved(ctx: UpgradeContext, version: Version | None) -> Iterator[Step]:
+def _proved(ctx: UpgradeContext, wanted: Version) -> Iterator[Step]:
     """Restart the kubelet, and wait until the Node is Ready with its version, and until its static pods run."""
-    wanted = version or _version(ctx, SERVICE)
     yield ctx.host.ensure(Service(name=SERVICE, restart=True))
     within = ctx.timeouts.kubelet_health_check.seconds
     yield ctx.components.until(

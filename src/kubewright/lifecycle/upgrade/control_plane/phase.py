@@ -63,7 +63,8 @@ def upgrade(ctx: UpgradeContext) -> Iterator[Step]:
     ctx.say("upgrade/control-plane", f'Upgrading the static pods of this control plane to version "{version}" (timeout: {within})...')
     found = yield from _manifests(ctx)
     yield from _rights(ctx)
-    if any(one.differs for one in found) or checkpoint.unfinished(checkpoint.every(ctx.host)) is not None:
+    begun = checkpoint.unfinished(checkpoint.every(ctx.host))
+    if any(one.differs for one in found) or (begun is not None and begun.operation == OPERATION):
         yield from _replaced(ctx, found)
     else:
         _say_equal(ctx, [one.name for one in found])
@@ -179,11 +180,11 @@ def taken_back(ctx: UpgradeContext, kept: checkpoint.Checkpoint) -> list[Change]
     for _ in checkpoint.complete_pairs(ctx.host, kept):
         pass
     pods = _pods(ctx, kept)
-    changes = take_back(ctx.host, kept, _steps(ctx, kept, pods))
-    boot_recovery.remove_unneeded(ctx.host)
     version = pods[API_SERVER].old if API_SERVER in pods else ""
     if version:
         machine_record.follow(ctx.host, version=f"v{version}")
+    changes = take_back(ctx.host, kept, _steps(ctx, kept, pods))
+    boot_recovery.remove_unneeded(ctx.host)
     return changes
 
 
