@@ -20,7 +20,7 @@ from kubewright.kube.resources import CONFIG_MAP, DEPLOYMENT, LEASE, NODE, POD, 
 from kubewright.lifecycle import kept_patches, machine_record
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.init import upgraded
-from kubewright.lifecycle.steps import boot_recovery, checkpoint
+from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import State
 from kubewright.lifecycle.upgrade.control_plane import proofs
 from kubewright.pki import table
@@ -268,6 +268,13 @@ def test_a_unit_that_has_nothing_to_complete_removes_itself(box, monkeypatch):
     assert not unit.exists()
 
 
+def test_a_unit_that_a_run_has_left_that_was_killed_at_its_end_is_removed_by_the_same_command(box):
+    box.upgrade()
+    unit = Path(box.layout.units, "kubewright-recover.service")
+    unit.write_text("[Unit]\n")
+    assert (names(box.upgrade().changes), unit.exists()) == ([], False)
+
+
 def test_the_record_of_the_machine_follows_and_init_does_not_go_back(box):
     wanted = box.call(asked())
     machine_record.save(wanted.host, machine_record.replace(wanted.record(), finished=True))
@@ -433,18 +440,20 @@ def test_rollback_puts_the_earlier_static_pods_back_in_order(box):
     assert box.tags() == [ETCD, NEW, NEW, NEW]
 
 
-def test_a_rollback_that_is_killed_at_its_end_has_updated_the_record(box, monkeypatch):
+def test_a_rollback_that_is_killed_at_its_end_has_left_nothing_to_do(box, monkeypatch):
     """The same command does nothing afterwards."""
     wanted = box.call(asked())
     machine_record.save(wanted.host, machine_record.replace(wanted.record(), finished=True))
     box.upgrade()
+    unit, finish = Path(box.layout.units, "kubewright-recover.service"), checkpoint.finish
+    unit.write_text("[Unit]\n")  # left by a run that was killed at its end
     with monkeypatch.context() as patched:
-        patched.setattr(boot_recovery, "remove_unneeded", kill)
+        patched.setattr(checkpoint, "finish", lambda *arguments: kill(finish(*arguments)))
         with pytest.raises(Killed):
             box.rollback()
     with pytest.raises(HostError, match=f"the upgrade to {NEW} has been rolled back already"):
         box.rollback()
-    assert box.call(asked()).warnings == []
+    assert (unit.exists(), box.call(asked()).warnings) == (False, [])
 
 
 def test_an_upgrade_that_was_killed_can_be_taken_back_without_an_api_server(box, monkeypatch):

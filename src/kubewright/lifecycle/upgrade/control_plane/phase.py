@@ -67,6 +67,7 @@ def upgrade(ctx: UpgradeContext) -> Iterator[Step]:
     if any(one.differs for one in found) or (begun is not None and begun.operation == OPERATION):
         yield from _replaced(ctx, found)
     else:
+        boot_recovery.remove_unneeded(ctx.host)  # a run that was killed at its end has left the unit
         _say_equal(ctx, [one.name for one in found])
     _follow(ctx)
     ctx.say("upgrade/control-plane", "The control plane of this machine has been upgraded")
@@ -175,17 +176,17 @@ def _certificates(ctx: UpgradeContext, found: Sequence[Manifest]) -> checkpoint.
 def taken_back(ctx: UpgradeContext, kept: checkpoint.Checkpoint) -> list[Change]:
     """Restore the files that an upgrade has replaced.
 
-    Raises ComponentFailed or WaitTimeout if a component does not come up; calling it again continues.
+    The end of the checkpoint is the last change, because the same command does nothing afterwards. Raises
+    ComponentFailed or WaitTimeout if a component does not come up; calling it again continues.
     """
     for _ in checkpoint.complete_pairs(ctx.host, kept):
         pass
+    boot_recovery.remove(ctx.host)
     pods = _pods(ctx, kept)
     version = pods[API_SERVER].old if API_SERVER in pods else ""
     if version:
         machine_record.follow(ctx.host, version=f"v{version}")
-    changes = take_back(ctx.host, kept, _steps(ctx, kept, pods))
-    boot_recovery.remove_unneeded(ctx.host)
-    return changes
+    return take_back(ctx.host, kept, _steps(ctx, kept, pods))
 
 
 def _steps(
