@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from init_kit import asked, names
-from upgrade_kit import NEW, OLD, PODS, ControlPlane
+from upgrade_kit import NEW, OLD, PODS, ControlPlane, Killed, kill
 
 from kubewright.base import yaml
 from kubewright.base.clock import rfc3339_micro
@@ -212,14 +212,6 @@ def test_the_old_manifests_are_kept_where_kubeadm_keeps_them(box):
     assert {path.stem: path.read_text() for path in directory.iterdir()} == {name: before[name] for name in PODS[1:]}
 
 
-class Killed(BaseException):
-    """What ends a run at once, like a signal that cannot be caught."""
-
-
-def kill(*_: object, **__: object):
-    raise Killed
-
-
 def killed(box, monkeypatch):
     """Upgrade, and be killed when the API server has its new manifest."""
     with monkeypatch.context() as patched:
@@ -266,13 +258,6 @@ def test_a_unit_that_has_nothing_to_complete_removes_itself(box, monkeypatch):
     unit.write_bytes(kept)
     assert box.recover() == ["units of kubewright-recover"]
     assert not unit.exists()
-
-
-def test_a_unit_that_a_run_has_left_that_was_killed_at_its_end_is_removed_by_the_same_command(box):
-    box.upgrade()
-    unit = Path(box.layout.units, "kubewright-recover.service")
-    unit.write_text("[Unit]\n")
-    assert (names(box.upgrade().changes), unit.exists()) == ([], False)
 
 
 def test_the_record_of_the_machine_follows_and_init_does_not_go_back(box):
@@ -440,22 +425,6 @@ def test_rollback_puts_the_earlier_static_pods_back_in_order(box):
     assert box.tags() == [ETCD, NEW, NEW, NEW]
 
 
-def test_a_rollback_that_is_killed_at_its_end_has_left_nothing_to_do(box, monkeypatch):
-    """The same command does nothing afterwards."""
-    wanted = box.call(asked())
-    machine_record.save(wanted.host, machine_record.replace(wanted.record(), finished=True))
-    box.upgrade()
-    unit, finish = Path(box.layout.units, "kubewright-recover.service"), checkpoint.finish
-    unit.write_text("[Unit]\n")  # left by a run that was killed at its end
-    with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "finish", lambda *arguments: kill(finish(*arguments)))
-        with pytest.raises(Killed):
-            box.rollback()
-    with pytest.raises(HostError, match=f"the upgrade to {NEW} has been rolled back already"):
-        box.rollback()
-    assert (unit.exists(), box.call(asked()).warnings) == (False, [])
-
-
 def test_an_upgrade_that_was_killed_can_be_taken_back_without_an_api_server(box, monkeypatch):
     before = box.manifests()
     killed(box, monkeypatch)
@@ -617,29 +586,6 @@ def test_static_pods_that_a_new_kubelet_starts_again_are_waited_for(box, tmp_pat
     assert [one.pod_uid.endswith(" of another release") for one in box.runtime.containers(namespace="kube-system")] == [True] * 4
 
 
-@pytest.mark.parametrize("worker", [False, True])
-def test_a_replacement_of_the_kubelet_that_was_killed_is_finished_by_the_same_command(box, tmp_path, monkeypatch, worker):
-    box.kubelet(OLD)
-    box.upgrade()
-    if worker:
-        box.become_worker(server=NEW)
-    options = {"kubelet": box.kubelet(NEW, path=tmp_path / "new-kubelet"), "drain": True}
-    with monkeypatch.context() as patched:
-        patched.setattr(box, "kubelet_started", kill)
-        patched.setattr(checkpoint, "put_old", kill)
-        with pytest.raises(Killed):
-            box.upgrade(section="node", options=options)
-    host = box.machine(box.layout)
-    assert (box.status().open, checkpoint.unfinished(checkpoint.every(host)).operation) == (NEW, "kubelet")
-    assert box.kube.get(NODE, "node1")["spec"]["unschedulable"] is True
-    changes = names(box.upgrade(section="node", options=options).changes)
-    assert changes == ["service kubelet", "node node1"]
-    node = box.kube.get(NODE, "node1")
-    assert (node["status"]["nodeInfo"]["kubeletVersion"], node["spec"].get("unschedulable")) == (NEW, None)
-    assert [one.operation for one in checkpoint.every(host)] == ["upgrade"]
-    assert names(box.upgrade(section="node", options=options).changes) == []
-
-
 def test_a_kubelet_that_does_not_work_makes_way_for_the_earlier_one(box, tmp_path):
     box.kubelet(OLD)
     box.runtime.broken = {NEW}
@@ -648,19 +594,6 @@ def test_a_kubelet_that_does_not_work_makes_way_for_the_earlier_one(box, tmp_pat
     assert f"the Node reports {OLD}, not {NEW}" in str(caught.value)
     assert Path(box.root / "bin/kubelet").read_text().split()[-1] == OLD
     assert box.tags() == [ETCD, NEW, NEW, NEW]
-    box.rollback()
-    assert box.tags() == [ETCD, OLD, OLD, OLD]
-
-
-def test_an_interrupted_replacement_of_the_kubelet_is_rolled_back_before_the_static_pods(box, tmp_path, monkeypatch):
-    box.kubelet(OLD)
-    with monkeypatch.context() as patched:
-        patched.setattr(box, "kubelet_started", kill)
-        patched.setattr(checkpoint, "put_old", kill)
-        with pytest.raises(Killed):
-            box.upgrade(options={"kubelet": box.kubelet(NEW, path=tmp_path / "new-kubelet")})
-    box.rollback()
-    assert (Path(box.root / "bin/kubelet").read_text().split()[-1], box.tags()) == (OLD, [ETCD, NEW, NEW, NEW])
     box.rollback()
     assert box.tags() == [ETCD, OLD, OLD, OLD]
 

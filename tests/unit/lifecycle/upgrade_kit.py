@@ -43,6 +43,18 @@ MIRROR = "kubernetes.io/config.mirror"
 PORTS = {10257: "kube-controller-manager", 10259: "kube-scheduler"}
 
 
+VERBS = ("ensure", "remove", "move", "remove_units")
+"""What changes a machine."""
+
+
+class Killed(BaseException):
+    """What ends a run at once, like a signal that cannot be caught."""
+
+
+def kill(*_: object, **__: object):
+    raise Killed
+
+
 class Runtime:
     """The containers that the kubelet has started from the manifests. `broken` components end at once if their image has the tag of `at`."""
 
@@ -132,7 +144,7 @@ class Answers(KubeAPI):
         if call.name == "kubeadm-config" and call.verb == "get" and self.box.refused:
             self.box.refused -= 1
             raise Forbidden("no relationship found", code=403)
-        return self.box.kube.send(call)
+        return self.box.effect(self.box.kube.send(call), counts=call.verb not in ("get", "list"))
 
     def exchange(self, request, /):
         if request.target == "/pods":
@@ -254,6 +266,9 @@ class ControlPlane(Box):
     """The version of the API server that a worker uses, whose kubelet's identity may list nothing of others; '' on a control plane."""
     refused: int = 0
     """How many requests an API server that has just been started still refuses; negative for one that is ready."""
+    dies: int = 0
+    """The number of the change of the machine or the cluster after which a run is killed; 0 for none."""
+    done: int = 0
     etcd_size: int = 4096
     snapshot_of_etcd: bytes = snapshot(database(1))
     clock: FakeClock = field(default_factory=lambda: FakeClock(datetime.now(UTC) + timedelta(hours=1)))
@@ -315,7 +330,30 @@ class ControlPlane(Box):
         host = super().machine(layout, files=files)
         host._runtime = self.runtime
         host.programs = RealPrograms(environment={"PATH": str(self.root / "bin")})
+        for verb in VERBS if self.dies else ():
+            setattr(host, verb, self._counted(getattr(host, verb)))
         return host
+
+    def _counted(self, verb):
+        return lambda *arguments, **more: self.effect(verb(*arguments, **more))
+
+    def effect(self, made, *, counts=True):
+        """Count an effect, if there was one, and return it. After that with the number `dies`, no further one is possible."""
+        self.done += bool(made) and counts
+        if self.dies and counts and self.done >= self.dies:
+            raise Killed
+        return made
+
+    def killed(self, number, call):
+        """Whether a call is killed after so many changes. It may also end before."""
+        self.dies, self.done = number, 0
+        try:
+            call()
+        except Killed:
+            return True
+        finally:
+            self.dies = 0
+        return False
 
     def upgrade(self, *, section="apply", version=NEW, mode=Mode.APPLY, only=(), ask=None, options=None, **flags: object):
         """Upgrade it, with checks that report nothing. `options` are fields of the request."""
