@@ -130,6 +130,8 @@ def test_an_interrupted_replacement_of_the_kubelet_is_rolled_back_before_the_sta
         patched.setattr(checkpoint, "put_old", kill)
         with pytest.raises(Killed):
             box.upgrade(options={"kubelet": box.kubelet(NEW, path=tmp_path / "new-kubelet")})
+    with pytest.raises(HostError, match=f"an operation on this machine was interrupted: kubelet to {NEW}"):
+        box.upgrade()
     box.rollback()
     assert (Path(box.root / "bin/kubelet").read_text().split()[-1], box.tags()) == (OLD, [ETCD, NEW, NEW, NEW])
     box.rollback()

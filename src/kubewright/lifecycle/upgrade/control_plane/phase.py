@@ -23,6 +23,7 @@ from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.operation_lease import OperationLease
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
 from kubewright.lifecycle.steps.running import StaticPodProof
+from kubewright.lifecycle.upgrade import kubelet_program
 from kubewright.lifecycle.upgrade.control_plane import elections, etcd_backup, gate, leaves, proofs
 from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE
 from kubewright.manifests import objects
@@ -63,14 +64,19 @@ def upgrade(ctx: UpgradeContext) -> Iterator[Step]:
     ctx.say("upgrade/control-plane", f'Upgrading the static pods of this control plane to version "{version}" (timeout: {within})...')
     found = yield from _manifests(ctx)
     yield from _rights(ctx)
-    begun = checkpoint.unfinished(checkpoint.every(ctx.host))
-    if any(one.differs for one in found) or (begun is not None and begun.operation == OPERATION):
+    if any(one.differs for one in found) or _is_unfinished(ctx):
         yield from _replaced(ctx, found)
     else:
         boot_recovery.remove_unneeded(ctx.host)  # a run that was killed at its end has left the unit
         _say_equal(ctx, [one.name for one in found])
     _follow(ctx)
     ctx.say("upgrade/control-plane", "The control plane of this machine has been upgraded")
+
+
+def _is_unfinished(ctx: UpgradeContext) -> bool:
+    """Whether an operation was interrupted, other than a replacement of the kubelet that this run is going to continue."""
+    begun = checkpoint.unfinished(checkpoint.every(ctx.host))
+    return begun is not None and not (begun.operation == kubelet_program.OPERATION and ctx.request.kubelet)
 
 
 def _rights(ctx: UpgradeContext) -> Iterable[Change]:
