@@ -50,6 +50,7 @@ def replace(ctx: UpgradeContext) -> Iterator[Step]:
     _require_last(ctx, version)
     begun = checkpoint.unfinished(checkpoint.every(ctx.host))  # a killed run may have replaced the file, and not started it
     if begun is None and content == ctx.host.read(place):
+        _discard_ended(ctx.host)  # a run that was killed at its end has left it
         ctx.say(_TOPIC, f"The kubelet is {version} already")
     else:
         if ctx.request.drain:
