@@ -14,7 +14,7 @@ from cluster_kit import CERTIFICATE_KEY, KUBEWRIGHT, TOKEN, Cluster, begin
 from kill_kit import Boundary, undisturbed
 from kill_stages import Reference
 from machine_kit import SHARED, administer, eventually, kubectl, kubewright, patiently
-from state_kit import State, require_same
+from state_kit import State, asked_of_etcd, require_same
 from testbed.bed import Bed
 
 from kubewright.machines.kit import programs
@@ -44,6 +44,13 @@ def put(machine: Machine, name: str) -> int:
 def names(machine: Machine) -> set[str]:
     """Return the ConfigMaps that tests have created."""
     return {one["metadata"]["name"] for one in kubectl(machine, "get", "configmaps")["items"]} - {"kube-root-ca.crt"}
+
+
+def have_same_data(first: Machine, second: Machine) -> bool:
+    """Whether the members of two machines have the same data at the last revision of the second one, and forgot the same revisions."""
+    found = asked_of_etcd(second, "hashkv", {}, service="maintenance")
+    other = asked_of_etcd(first, "hashkv", {"revision": found["header"]["revision"]}, service="maintenance")
+    return bool(other["hash"] == found["hash"])
 
 
 class EtcdStage:
@@ -173,7 +180,8 @@ class MemberReplace(EtcdStage):
         own = self._member()
         told: State = {name: own[name] for name in ("learner", "serves")}
         told["new"] = own["id"] != self._before
-        return {**super().state(machine), **told, "same data": names(machine) == names(self.bed["one"])}
+        eventually(lambda: have_same_data(self.bed["one"], machine), "both members to have the same data")
+        return {**super().state(machine), **told}
 
     def _member(self) -> dict[str, Any]:
         found: list[dict[str, Any]] = []

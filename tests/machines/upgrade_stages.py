@@ -16,6 +16,7 @@ from state_kit import State, require_same
 from testbed import patch_level
 from testbed.bed import Bed
 
+from kubewright.base import yaml
 from kubewright.base.level import KUBERNETES
 from kubewright.machines.images import of_release
 from kubewright.machines.machine import Machine
@@ -45,12 +46,22 @@ class ControlPlane:
         find_kubewright_at_boot(machine)
         return machine
 
+    @property
+    def stored(self) -> str:
+        """The version in the cluster's configuration."""
+        found = kubectl(self.machine, "-n", "kube-system", "get", "configmap", "kubeadm-config")["data"]["ClusterConfiguration"]
+        return str(yaml.load(found, source="kubeadm-config")["kubernetesVersion"])
+
     def bring_to(self, version: str) -> None:
-        """Let the components have this version, whatever they have."""
-        for words in (("rollback", "--yes"), ("apply", version, "--yes", "--force", *WITHOUT_CHECKS)):
-            if running(self.machine) == dict.fromkeys(COMPONENTS, version):
-                return
-            kubewright(self.machine, "upgrade", *words, check=words[0] == "apply")
+        """Let the components and the cluster's configuration have this version, whatever they have."""
+        if running(self.machine) != dict.fromkeys(COMPONENTS, version):
+            self.take_back()
+        if running(self.machine) != dict.fromkeys(COMPONENTS, version) or self.stored != version:
+            kubewright(self.machine, "upgrade", "apply", version, "--yes", "--force", *WITHOUT_CHECKS)
+
+    def take_back(self) -> None:
+        """Undo the last upgrade, also one that was interrupted. Does nothing if that has been undone already."""
+        kubewright(self.machine, "upgrade", "rollback", "--yes", check=False)
 
     def close(self) -> None:
         """Take the machine down."""
@@ -131,7 +142,7 @@ class Apply(UpgradeStage):
 
 
 class NodeUpgrade(UpgradeStage):
-    """The cluster has the new version from `apply`; the machine went back."""
+    """`apply` has stored the new version in the cluster, and the machine has gone back."""
 
     name = "upgrade node"
     arguments = ("upgrade", "node", *WITHOUT_CHECKS)
@@ -140,8 +151,10 @@ class NodeUpgrade(UpgradeStage):
 
     @contextmanager
     def fresh(self) -> Iterator[Machine]:
-        if running(self.plane.machine) != dict.fromkeys(COMPONENTS, KUBERNETES):
-            kubewright(self.plane.machine, "upgrade", "rollback", "--yes")
+        if self.plane.stored != NEXT:
+            self.plane.bring_to(NEXT)
+        self.plane.take_back()
+        require_running(self.plane.machine, KUBERNETES)
         yield self.plane.machine
 
 

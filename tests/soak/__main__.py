@@ -3,8 +3,8 @@
 Runs are killed at every boundary between two phases, and at many random moments. Each gets a machine that was never
 used; running the same command again must lead to the state of an undisturbed run (files, objects, members). Outcomes
 are kept in build/soak: an interrupted soak continues there, and one with another seed starts again (remove the
-directory to start from scratch). Exits 1 if any run failed. Needs tests and tests/machines on PYTHONPATH, as in `make
-soak`.
+directory to start from scratch). The page is also written if the soak is interrupted. Exits 1 if any run failed. Needs
+tests and tests/machines on PYTHONPATH, as in `make soak`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WORKFLOWS: Final[Mapping[str, Callable[[Parts], Stage]]] = {
     "etcd-replace": MemberReplace,
 }
 POWER_CUTS: Final = (UpgradeStage, EtcdStage)
-"""Workflows whose machine also loses power after every second kill at a moment."""
+"""Workflows whose machine also loses power after every second kill."""
 STATE: Final = ROOT / "build" / "soak"
 PAGE: Final = ROOT / "docs" / "soak.md"
 
@@ -63,9 +63,12 @@ def main(arguments: Sequence[str]) -> int:
     sys.stdout.write(f"seed {seed}\n")
     sweep()
     parts = ensure_parts()
-    for name in asked.workflow:
-        done += _soak(name, parts, asked, seed=seed, known=done)
-    PAGE.write_text(report.page(done, before=PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    try:
+        for name in asked.workflow:
+            _soak(name, parts, asked, seed=seed, known=done)
+    finally:  # also if it is interrupted
+        done = [one for one in report.load(STATE) if one.seed == seed]
+        PAGE.write_text(report.page(done, before=PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     return 1 if any(one.error for one in done) else 0
 
 
@@ -95,30 +98,35 @@ class Kill:
         return code
 
 
-def _soak(name: str, parts: Parts, asked: argparse.Namespace, *, seed: int, known: Sequence[Outcome]) -> list[Outcome]:
+def _soak(name: str, parts: Parts, asked: argparse.Namespace, *, seed: int, known: Sequence[Outcome]) -> None:
     """Kill those runs of a workflow that have no outcome yet."""
     mine = [one for one in known if one.workflow == name]
     passed = {one.index for one in mine if one.boundary}
     ends = next((one.count for one in mine if one.boundary), None)
     tried = {one.index for one in mine if not one.boundary and one.count == asked.count}
     if (not asked.boundaries or len(passed) == ends) and len(tried) == asked.count:
-        return []
+        return
     stage = WORKFLOWS[name](parts)
     try:
-        course = stage.reference.course
+        course, power = stage.reference.course, isinstance(stage, POWER_CUTS)
         places, chosen = course.boundaries if asked.boundaries else [], moments(course.seconds, count=asked.count, seed=seed)
-        kills = [Kill(index, len(places), boundary=place) for index, place in enumerate(places) if index not in passed]
+        kills = [
+            Kill(index, len(places), boundary=place, power=power and index % 2 == 1)
+            for index, place in enumerate(places)
+            if index not in passed
+        ]
         kills += [
-            Kill(index, len(chosen), moment=round(moment, 3), power=isinstance(stage, POWER_CUTS) and index % 2 == 1)
+            Kill(index, len(chosen), moment=round(moment, 3), power=power and index % 2 == 1)
             for index, moment in enumerate(chosen)
             if index not in tried
         ]
-        return [_one(stage, name, kill, seed=seed) for kill in kills]
+        for kill in kills:
+            _one(stage, name, kill, seed=seed)
     finally:
         stage.close()
 
 
-def _one(stage: Stage, name: str, kill: Kill, *, seed: int) -> Outcome:
+def _one(stage: Stage, name: str, kill: Kill, *, seed: int) -> None:
     began, error = time.monotonic(), ""
     code: int | None = None
     try:
@@ -146,7 +154,6 @@ def _one(stage: Stage, name: str, kill: Kill, *, seed: int) -> Outcome:
     report.keep(STATE, outcome)
     sys.stdout.write(f"{name} {kill.index + 1}/{kill.count} killed {kill}: {error or 'ok'}\n")
     sys.stdout.flush()
-    return outcome
 
 
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:

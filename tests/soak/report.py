@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -11,6 +11,8 @@ from typing import Final
 _FILE: Final = "outcomes.jsonl"
 _PARTS: Final = 5
 """Parts of a run that the page distinguishes."""
+_NONE: Final = "-"
+"""A cell without outcomes."""
 _TITLES: Final = {
     "init": "init",
     "worker": "worker join",
@@ -34,8 +36,8 @@ of `upgrade apply` and at a moment of `etcd restore`. `make soak-tests` has furt
 _BOUNDARIES: Final = "At every boundary between two phases"
 _MOMENTS: Final = "At random moments"
 _TEXTS: Final = {
-    _BOUNDARIES: "The run kills itself at the moment at which it reports that a phase begins, or that the last one has ended; upgrades and changes of etcd also before they write a file that ends a step.",
-    _MOMENTS: "The duration of an undisturbed run is divided into as many equal parts as there are moments; each run is killed at a random moment of one part; after every second one of an upgrade or of a change of etcd, the machine also loses power.",
+    _BOUNDARIES: "The run kills itself at the moment at which it reports that a phase begins, or that the last one has ended; upgrades and changes of etcd also before they write a file that ends a step. After every second kill of these, the machine also loses power.",
+    _MOMENTS: "The duration of an undisturbed run is divided into as many equal parts as there are moments; each run is killed at a random moment of one part. After every second kill of an upgrade or of a change of etcd, the machine also loses power.",
 }
 
 
@@ -78,9 +80,9 @@ def load(directory: Path) -> list[Outcome]:
 
 
 def page(outcomes: Sequence[Outcome], *, before: str = "") -> str:
-    """Render the page. If there are no outcomes of boundaries, or of moments, the section stays as it was, and so do the moments of other workflows."""
+    """Render the page. What it says of other workflows, and of boundaries or moments if none were tried, stays as it was."""
     made = {
-        _BOUNDARIES: _boundaries([one for one in outcomes if one.boundary]),
+        _BOUNDARIES: _boundaries([one for one in outcomes if one.boundary], before=_found(_BOUNDARIES, before)),
         _MOMENTS: _moments([one for one in outcomes if not one.boundary], before=_found(_MOMENTS, before)),
     }
     sections = [_section(title, lines) if lines else _found(title, before) for title, lines in made.items()]
@@ -99,20 +101,41 @@ def _found(title: str, before: str) -> str:
     return ""
 
 
-def _boundaries(outcomes: Sequence[Outcome]) -> list[str]:
+@dataclass(frozen=True)
+class _Column:
+    """The boundaries of one workflow: the head of its column, and its cells by boundary."""
+
+    head: str
+    cells: Mapping[str, str]
+
+
+def _boundaries(outcomes: Sequence[Outcome], *, before: str) -> list[str]:
     """Render a row for each boundary, a column for each workflow."""
-    names = [name for name in _TITLES if any(one.workflow == name for one in outcomes)]
-    if not names:
+    if not outcomes:
         return []
-    columns = [[one for one in outcomes if one.workflow == name] for name in names]
-    told = [
-        f"{_TITLES[name]}: {_counted(column)}{_left(column)}, taken {_days(column)}" for name, column in zip(names, columns, strict=True)
-    ]
-    lines = [f"| killed where | {' | '.join(told)} |", "|" + "---|" * (len(names) + 1)]
-    for boundary in dict.fromkeys(one.boundary for one in outcomes):
-        cells = [[one for one in column if one.boundary == boundary] for column in columns]
-        lines.append(f"| {boundary} | {' | '.join(map(_ended, cells))} |")
+    found = _columns(before)
+    for name, title in _TITLES.items():
+        mine = [one for one in outcomes if one.workflow == name]
+        if mine:
+            cells = {place: _ended([one for one in mine if one.boundary == place]) for place in dict.fromkeys(one.boundary for one in mine)}
+            found[title] = _Column(f"{title}: {_counted(mine)}{_left(mine)}, taken {_days(mine)}", cells)
+    columns = [found[title] for title in _TITLES.values() if title in found]
+    lines = [f"| killed where | {' | '.join(column.head for column in columns)} |", "|" + "---|" * (len(columns) + 1)]
+    places = dict.fromkeys(place for column in columns for place in column.cells)
+    lines += [f"| {place} | {' | '.join(column.cells.get(place, _NONE) for column in columns)} |" for place in places]
     return [*lines, *_failures(outcomes)]
+
+
+def _columns(section: str) -> dict[str, _Column]:
+    """Return the columns of an existing table by the titles of their workflows."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("| ")]
+    if not rows:
+        return {}
+    (_, *places), *columns = zip(*rows, strict=True)
+    return {
+        head.partition(":")[0]: _Column(head, {place: cell for place, cell in zip(places, cells, strict=True) if cell != _NONE})
+        for head, *cells in columns
+    }
 
 
 def _left(outcomes: Sequence[Outcome]) -> str:
@@ -123,9 +146,7 @@ def _left(outcomes: Sequence[Outcome]) -> str:
 
 def _ended(outcomes: Sequence[Outcome]) -> str:
     """Say whether the kill happened there, and how the same command then ended."""
-    return (
-        ", ".join(f"{'killed there' if one.killed else 'not killed there'}, {'failed' if one.error else 'ok'}" for one in outcomes) or "-"
-    )
+    return ", ".join(f"{'killed there' if one.killed else 'not killed there'}, {'failed' if one.error else 'ok'}" for one in outcomes)
 
 
 def _moments(outcomes: Sequence[Outcome], *, before: str) -> list[str]:
@@ -164,5 +185,5 @@ def _counted(outcomes: Sequence[Outcome]) -> str:
     """Say how many of how many succeeded, and how many had ended before the kill."""
     well = sum(not one.error for one in outcomes)
     through = sum(not one.killed and not one.error for one in outcomes)
-    told = f"{well} of {len(outcomes)} ok" if outcomes else "-"
+    told = f"{well} of {len(outcomes)} ok" if outcomes else _NONE
     return f"{told} ({through} ended before)" if through else told

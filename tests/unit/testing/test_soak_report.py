@@ -70,6 +70,24 @@ def test_moments_of_workflows_that_were_not_run_again_stay_on_the_page():
     assert rows(both)[2] == rows(first)[2]
 
 
+def test_boundaries_of_workflows_that_were_not_run_again_stay_on_the_page():
+    first = report.page([at("preflight begins"), at("certs begins", index=1), at("preflight begins", "worker")])
+    both = report.page([at("preflight begins", "upgrade"), at("addon/coredns begins", "upgrade", index=1)], before=first)
+    [head, _, *boundaries] = rows(both)
+    assert [column.partition(":")[0] for column in head] == ["killed where", "init", "worker join", "upgrade apply"]
+    assert boundaries == [
+        ["preflight begins", "killed there, ok", "killed there, ok", "killed there, ok"],
+        ["certs begins", "killed there, ok", "-", "-"],
+        ["addon/coredns begins", "-", "-", "killed there, ok"],
+    ]
+    again = report.page([at("certs begins", index=1, error="AssertionError: no")], before=both)
+    assert rows(again)[2:] == [
+        ["certs begins", "killed there, failed", "-", "-"],
+        ["preflight begins", "-", "killed there, ok", "killed there, ok"],
+        ["addon/coredns begins", "-", "-", "killed there, ok"],
+    ]
+
+
 def test_outcomes_are_kept_in_order(tmp_path):
     assert report.load(tmp_path / "none") == []
     report.keep(tmp_path / "soak", GOOD)
