@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cluster_kit import KUBEADM, run
+from cluster_kit import KUBEADM, KUBEWRIGHT, run
 from interop_kit import left, reset
 from level_kit import COMPONENTS, IGNORED, NEXT, apply, files_made, running, state
 from machine_kit import administer, eventually, kubectl, kubewright
@@ -26,14 +26,18 @@ LOCK = "/run/kubewright"
 
 @dataclass(frozen=True)
 class Cell:
-    """The tools that made a cluster, ran `upgrade apply` and ran `upgrade node`."""
+    """The tools that made a cluster and ran `upgrade apply`. Either tool runs `upgrade node` on some of its machines."""
 
     made: str
     applied: str
-    nodes: str
+
+    @property
+    def other(self) -> str:
+        """The tool that did not run `upgrade apply`."""
+        return KUBEWRIGHT if self.applied == KUBEADM else KUBEADM
 
     def __str__(self) -> str:
-        return f"made by {self.made}, {self.applied} apply, {self.nodes} node"
+        return f"made by {self.made}, {self.applied} apply"
 
 
 def applied(tool: str, machine: Machine) -> None:
@@ -103,7 +107,7 @@ def states(machines: Iterable[Machine]) -> State:
 def require_usable(first: Machine, version: str = NEXT) -> None:
     """Require that the read-only commands of both tools work after an upgrade."""
     administer(first, "get", "nodes")
-    for tool in (KUBEADM, "kubewright"):
+    for tool in (KUBEADM, KUBEWRIGHT):
         run(tool, first, "certs", "check-expiration")
         run(tool, first, "upgrade", "plan", version, IGNORED, "--allow-experimental-upgrades")
 
