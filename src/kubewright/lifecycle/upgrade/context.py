@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kubewright.kube.credentials import Access
     from kubewright.lifecycle.steps.health import HealthEndpoint
 
+KUBELET_OPERATION = "kubelet"
+"""The name of a replacement of the kubelet in its checkpoint."""
 NO_CONTROL_PLANE = "Not a control plane node."
 """The reason for which phases of control planes are skipped on workers."""
 

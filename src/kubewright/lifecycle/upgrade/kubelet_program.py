@@ -21,6 +21,7 @@ from kubewright.lifecycle.steps import checkpoint, draining, running
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, read_static_pod
 from kubewright.lifecycle.steps.kubelet import FIX, SERVICE
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
+from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION
 from kubewright.lifecycle.upgrade.planning import versions
 from kubewright.workflow.phases import Step
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.steps.checkpoint import Checkpoint
     from kubewright.lifecycle.upgrade.context import UpgradeContext
 
-OPERATION: Final = "kubelet"
-"""The name of the operation in the checkpoint."""
 DRAINED: Final = "kubewright.upgrade/drained"
 """The annotation of a Node that kubewright has cordoned."""
 DRAIN_WITHIN: Final = 300.0
@@ -56,7 +55,7 @@ def replace(ctx: UpgradeContext) -> Iterator[Step]:
         if ctx.request.drain:
             yield from _drain(ctx)
         file = File(path=place, content=content or b"", mode=_MODE)
-        kept = checkpoint.prepare(ctx.host, operation=OPERATION, goal=str(version), files=[file], at=ctx.clock.now())
+        kept = checkpoint.prepare(ctx.host, operation=KUBELET_OPERATION, goal=str(version), files=[file], at=ctx.clock.now())
         ctx.say(_TOPIC, f"Replacing {place} by the kubelet {version}")
         try:
             yield from carry_out(ctx.host, kept, [_step(ctx, kept, new=version)], reporter=ctx.reporter, topic=_TOPIC)
@@ -76,7 +75,7 @@ def taken_back(ctx: UpgradeContext, kept: Checkpoint) -> list[Change]:
 def _discard_ended(host: Host) -> None:
     """Remove the checkpoints of replacements that have ended: each contains two programs of many megabytes."""
     for one in checkpoint.every(host):
-        if one.operation == OPERATION and one.state not in checkpoint.OPEN:
+        if one.operation == KUBELET_OPERATION and one.state not in checkpoint.OPEN:
             checkpoint.discard(host, one)
 
 

@@ -16,7 +16,7 @@ from kubewright.lifecycle.operation import Bound, Operation, Prepared
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
 from kubewright.lifecycle.upgrade import kubelet_program
-from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask
+from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION, UpgradeContext, UpgradeTask
 from kubewright.lifecycle.upgrade.control_plane import phase
 from kubewright.lifecycle.upgrade.operation import context, machine_of
 from kubewright.lifecycle.upgrade.request import RollbackOptions, UpgradeOptions
@@ -41,7 +41,7 @@ def prepare(request: RollbackOptions, machine: Machine) -> Prepared[UpgradeTask]
 
 def last(host: Host) -> Checkpoint:
     """Return the checkpoint of the last upgrade. Raises HostError if there is none."""
-    operations = (phase.OPERATION, kubelet_program.OPERATION)
+    operations = (phase.OPERATION, KUBELET_OPERATION)
     found = [one for one in checkpoint.every(host) if one.operation in operations and one.state is not State.PREPARED]
     if not found or found[-1].state is State.ROLLED_BACK:
         why = (
@@ -74,7 +74,7 @@ def take_back(ctx: UpgradeContext) -> Iterator[Change]:
     found = last(ctx.host)
     checkpoint.require_known(ctx.host, found)
     begun = checkpoint.mark(ctx.host, found, State.IN_PROGRESS)
-    if found.operation == kubelet_program.OPERATION:
+    if found.operation == KUBELET_OPERATION:
         yield from kubelet_program.taken_back(ctx, begun)
         return
     yield from phase.taken_back(ctx, begun)

@@ -15,8 +15,7 @@ from kubewright.lifecycle import stored_configuration
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.lifecycle.steps import checkpoint, running
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
-from kubewright.lifecycle.upgrade import kubelet_program
-from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask
+from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION, UpgradeContext, UpgradeTask
 from kubewright.lifecycle.upgrade.control_plane import phase, proofs
 from kubewright.lifecycle.upgrade.operation import context, machine_of
 from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE, NAMESPACE
@@ -90,7 +89,7 @@ def collect(ctx: StatusContext) -> Iterable[Step]:
     """Look at this machine first, then at the others through the cluster, which may be down."""
     found = ctx.found
     begun = checkpoint.unfinished(checkpoint.every(ctx.host))
-    found.open = begun.goal if begun is not None and begun.operation in (phase.OPERATION, kubelet_program.OPERATION) else ""
+    found.open = begun.goal if begun is not None and begun.operation in (phase.OPERATION, KUBELET_OPERATION) else ""
     if ctx.control_plane:
         found.versions += _local(ctx)
     try:

@@ -23,7 +23,7 @@ from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.operation_lease import OperationLease
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
 from kubewright.lifecycle.steps.running import StaticPodProof
-from kubewright.lifecycle.upgrade import kubelet_program
+from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION
 from kubewright.lifecycle.upgrade.control_plane import elections, etcd_backup, gate, leaves, proofs
 from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE
 from kubewright.manifests import objects
@@ -76,7 +76,7 @@ def upgrade(ctx: UpgradeContext) -> Iterator[Step]:
 def _is_unfinished(ctx: UpgradeContext) -> bool:
     """Whether an operation was interrupted, other than a replacement of the kubelet that this run is going to continue."""
     begun = checkpoint.unfinished(checkpoint.every(ctx.host))
-    return begun is not None and not (begun.operation == kubelet_program.OPERATION and ctx.request.kubelet)
+    return begun is not None and not (begun.operation == KUBELET_OPERATION and ctx.request.kubelet)
 
 
 def _rights(ctx: UpgradeContext) -> Iterable[Change]:
