@@ -102,54 +102,60 @@ class InitOverrides:
         return None if empty else value
 
 
-# The attribute that each flag sets. The others (token, token_ttl, ignore_preflight_errors, etcd_data_dir) are merged
-# with existing values.
-_CLUSTER: Final = {
-    "kubernetes_version": "kubernetes_version",
-    "cert_dir": "certificates_dir",
-    "control_plane_endpoint": "control_plane_endpoint",
-    "feature_gates": "feature_gates",
-    "image_repository": "image_repository",
-    "pod_network_cidr": "networking.pod_subnet",
-    "service_cidr": "networking.service_subnet",
-    "service_dns_domain": "networking.dns_domain",
-    "cert_sans": "api_server.cert_sans",
-}
-_INIT: Final = {
-    "node_name": "node_registration.name",
-    "cri_socket": "node_registration.cri_socket",
-    "advertise_address": "local_api_endpoint.advertise_address",
-    "bind_port": "local_api_endpoint.bind_port",
-    "certificate_key": "certificate_key",
-    "patches": "patches_directory",
-    "skip_phases": "skip_phases",
-    "dry_run": "dry_run",
-}
+@dataclass(frozen=True)
+class Override:
+    """What a flag sets: the field of `InitOverrides`, and the attribute of the configuration, '' if it is merged with existing values.
+
+    `field` is the field's name in a file, '' if errors about it never name the flag.
+    """
+
+    name: str
+    sets: str = ""
+    field: str = ""
+    flag: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The flag as users write it."""
+        return f"--{self.flag or self.name.replace('_', '-')}"
 
 
-_FLAGS: Final[Mapping[str, tuple[str, str]]] = {
-    "kubernetesVersion": ("kubernetes_version", "--kubernetes-version"),
-    "certificatesDir": ("cert_dir", "--cert-dir"),
-    "controlPlaneEndpoint": ("control_plane_endpoint", "--control-plane-endpoint"),
-    "featureGates": ("feature_gates", "--feature-gates"),
-    "networking.podSubnet": ("pod_network_cidr", "--pod-network-cidr"),
-    "networking.serviceSubnet": ("service_cidr", "--service-cidr"),
-    "networking.dnsDomain": ("service_dns_domain", "--service-dns-domain"),
-    "apiServer.certSANs": ("cert_sans", "--apiserver-cert-extra-sans"),
-    "nodeRegistration.name": ("node_name", "--node-name"),
-    "nodeRegistration.criSocket": ("cri_socket", "--cri-socket"),
-    "nodeRegistration.ignorePreflightErrors": ("ignore_preflight_errors", "--ignore-preflight-errors"),
-    "localAPIEndpoint.advertiseAddress": ("advertise_address", "--apiserver-advertise-address"),
-    "localAPIEndpoint.bindPort": ("bind_port", "--apiserver-bind-port"),
-    "bootstrapTokens.0.token": ("token", "--token"),
-    "certificateKey": ("certificate_key", "--certificate-key"),
-}
-"""What sets a field: the attribute of `InitOverrides`, and what it is on the command line."""
+_CLUSTER: Final = (
+    Override("kubernetes_version", "kubernetes_version", "kubernetesVersion"),
+    Override("cert_dir", "certificates_dir", "certificatesDir"),
+    Override("control_plane_endpoint", "control_plane_endpoint", "controlPlaneEndpoint"),
+    Override("feature_gates", "feature_gates", "featureGates"),
+    Override("image_repository", "image_repository"),
+    Override("pod_network_cidr", "networking.pod_subnet", "networking.podSubnet"),
+    Override("service_cidr", "networking.service_subnet", "networking.serviceSubnet"),
+    Override("service_dns_domain", "networking.dns_domain", "networking.dnsDomain"),
+    Override("cert_sans", "api_server.cert_sans", "apiServer.certSANs", flag="apiserver-cert-extra-sans"),
+)
+"""The flags that set attributes of the ClusterConfiguration."""
+_INIT: Final = (
+    Override("node_name", "node_registration.name", "nodeRegistration.name"),
+    Override("cri_socket", "node_registration.cri_socket", "nodeRegistration.criSocket"),
+    Override("ignore_preflight_errors", field="nodeRegistration.ignorePreflightErrors"),
+    Override(
+        "advertise_address",
+        "local_api_endpoint.advertise_address",
+        "localAPIEndpoint.advertiseAddress",
+        flag="apiserver-advertise-address",
+    ),
+    Override("bind_port", "local_api_endpoint.bind_port", "localAPIEndpoint.bindPort", flag="apiserver-bind-port"),
+    Override("token", field="bootstrapTokens.0.token"),
+    Override("certificate_key", "certificate_key", "certificateKey"),
+    Override("patches", "patches_directory"),
+    Override("skip_phases", "skip_phases"),
+    Override("dry_run", "dry_run"),
+)
+"""Those of the InitConfiguration."""
 
 
 def about_flags(error: ValidationError, overrides: InitOverrides) -> ValidationError:
     """Return the error with the flags of `overrides` that were given in place of the fields that they set."""
-    return as_flags(error, {field: flag for field, (name, flag) in _FLAGS.items() if overrides.given(name) is not None})
+    rows = (row for row in (*_CLUSTER, *_INIT) if row.field and overrides.given(row.name) is not None)
+    return as_flags(error, {row.field: row.shown for row in rows})
 
 
 def as_flags(error: ValidationError, flags: Mapping[str, str]) -> ValidationError:
@@ -196,11 +202,11 @@ def apply_to_init(init: InitConfiguration, overrides: InitOverrides, *, from_fil
     return replace(changed, bootstrap_tokens=(token,)) if flagged or not from_file else changed
 
 
-def _apply(target: S, overrides: InitOverrides, table: Mapping[str, str]) -> S:
-    for name, attribute in table.items():
-        value = overrides.given(name)
-        if value is not None:
-            target = with_attribute(target, attribute, tuple(value) if isinstance(value, list) else value)
+def _apply(target: S, overrides: InitOverrides, table: Iterable[Override]) -> S:
+    for row in table:
+        value = overrides.given(row.name)
+        if row.sets and value is not None:
+            target = with_attribute(target, row.sets, tuple(value) if isinstance(value, list) else value)
     return target
 
 

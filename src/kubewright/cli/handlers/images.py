@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from contextlib import closing
-from typing import Any, Final
+from typing import Final
 
 from kubewright.apis.kubeadm.loading import load_init
-from kubewright.apis.kubeadm.overrides import InitOverrides, about_flags, feature_gates
+from kubewright.apis.kubeadm.overrides import InitOverrides, about_flags
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeadm.versions import images
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import ValidationError
 from kubewright.base.events import Line
 from kubewright.cli.handlers import config, machine
+from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.documents import read_documents
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import OUTPUT_VERSION, printer, write_result
@@ -67,12 +68,7 @@ def _configuration(parsed: Parsed, *, pulls: bool = False) -> Configuration:
     Flags override the file; kubeadm ignores them then. `pulls`: a runtime is detected.
     """
     path = parsed.text("config")
-    given: dict[str, Any] = {name: parsed.text(name.replace("_", "-")) for name in ("kubernetes_version", "image_repository")}
-    overrides = InitOverrides(
-        **{name: value for name, value in given.items() if name.replace("_", "-") in parsed.given},
-        feature_gates=feature_gates(parsed.text("feature-gates")) if "feature-gates" in parsed.given else None,
-        cri_socket=parsed.text("cri-socket") if pulls else None,
-    )
+    overrides = inputs.record(parsed, InitOverrides)
     try:
         loaded = load_init(
             read_documents(path) if path else [],

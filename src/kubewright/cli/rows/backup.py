@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from kubewright.cli.rows.commands import summary
-from kubewright.cli.rows.model import ALL_FORMATS, BOOL, PATH, Argument, Command, Flag, Workflow
+from kubewright.cli.rows.model import ALL_FORMATS, BOOL, ETCDUTL, PLAN, YES, Argument, Command, Flag, Workflow
 
 _KEY = Flag("key-file", "file with the key, or - for standard input; `certs certificate-key` makes one", metavar="file")
 _FILE = Argument("file", "backup", shown="FILE", least=1)
 _RESTORE_FLAGS = (
     _KEY,
     Flag("peers-are-gone", "the machines of other members that do not answer do not exist any more", kind=BOOL, default=False),
-    Flag("etcdutl", "program that reads the snapshot; if not given, the etcdutl on PATH, else it is fetched", metavar="file", form=PATH),
-    Flag("yes", "do not ask for confirmation", kind=BOOL, default=False, short="y"),
-    Flag("plan", "show what would change; write nothing", kind=BOOL, default=False),
+    ETCDUTL,
+    YES,
+    PLAN,
     ALL_FORMATS,
 )
 _RESTORE = {flag.name: flag for flag in _RESTORE_FLAGS}

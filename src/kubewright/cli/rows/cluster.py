@@ -12,10 +12,14 @@ from kubewright.cli.rows.model import (
     BOOL,
     CERT_DIR,
     CONFIG,
+    CRI_SOCKET,
     DIFF,
     DOCUMENTS,
     DURATION,
+    FEATURE_GATES,
+    IMAGE_REPOSITORY,
     KUBEADM,
+    KUBERNETES_VERSION,
     LIST,
     PATH,
     PRINTED,
@@ -102,7 +106,6 @@ _CERTS = (
 )
 
 
-_FILE = Flag("config", "kubeadm configuration file", default="", metavar="file")
 _KUBECONFIG = Flag("kubeconfig", "accepted and not used, as in kubeadm", default="/etc/kubernetes/admin.conf", metavar="file")
 _CLUSTER = Flag(
     "kubeconfig",
@@ -113,12 +116,7 @@ _CLUSTER = Flag(
 _EXPERIMENTAL = Flag(
     "allow-experimental-api", "accept API versions that are not released yet; there are none now", kind=BOOL, default=False
 )
-_IMAGES = (
-    _FILE,
-    Flag("feature-gates", "kubeadm feature gates, name=true or name=false", default="", metavar="gates"),
-    Flag("image-repository", "repository of the control plane images", default="registry.k8s.io", metavar="repository"),
-    Flag("kubernetes-version", "version of the control plane, or a label", default="stable-1", metavar="version"),
-)
+_IMAGES = (CONFIG, FEATURE_GATES, IMAGE_REPOSITORY, KUBERNETES_VERSION)
 
 
 def _row(path: str, summary: str, handler: str = "", *flags: Flag, description: str = "") -> Command:
@@ -150,7 +148,7 @@ _CONFIG = (
         "validate",
         "Check a configuration file",
         "config:validate",
-        _FILE,
+        CONFIG,
         Flag("allow-deprecated-api", "accept deprecated API versions without a warning", kind=BOOL, default=False),
         _EXPERIMENTAL,
         ALL_FORMATS,
@@ -180,7 +178,7 @@ _CONFIG = (
         "config diff",
         "Show how a configuration file differs from the cluster's configuration",
         handler="kubewright.cli.handlers.config:diff",
-        flags=(_FILE, _CLUSTER, ALL_FORMATS),
+        flags=(CONFIG, _CLUSTER, ALL_FORMATS),
         description="Compares the file with the ConfigMaps kubeadm-config, kubelet-config and kube-proxy, after applying defaults on both"
         " sides. Exits with 0 if there are no differences, 1 if there are some, 2 or more if they cannot be compared.",
         examples=("config diff --config kubeadm.yaml", "config diff --config kubeadm.yaml --kubeconfig admin.conf -o json"),
@@ -199,7 +197,7 @@ _CONFIG = (
         "Pull the images of a control plane",
         "images:pull",
         *_IMAGES,
-        Flag("cri-socket", "socket of the container runtime; empty: detect", default="", metavar="socket"),
+        CRI_SOCKET,
         ALL_FORMATS,
         description="The container runtime of this machine pulls every image, including those that it already has.",
     ),

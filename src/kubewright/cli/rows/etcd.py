@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubewright.cli.rows.commands import summary
-from kubewright.cli.rows.model import ALL_FORMATS, BOOL, LIST, PATH, Argument, Command, Flag, Workflow
+from kubewright.cli.rows.model import ALL_FORMATS, BOOL, ETCDUTL, LIST, PATH, PLAN, YES, Argument, Command, Flag, Workflow
 
 _WHERE = (
     Flag("endpoints", "URLs where etcd answers clients; if not given, those in the manifests of this machine", kind=LIST, metavar="urls"),
@@ -11,25 +11,23 @@ _WHERE = (
 )
 _HOW = "Needs no API server: the manifests of this machine say where etcd is, and its certificates give access."
 
-_YES = Flag("yes", "do not ask for confirmation", kind=BOOL, default=False, short="y")
-_PLAN = Flag("plan", "show what would change; write nothing", kind=BOOL, default=False)
 _RESTORE_FLAGS = (
     Flag("from-this-member", "use the data of this machine's member, for example if the other members are lost", kind=BOOL, default=False),
     Flag("fence", "only stop etcd and the API server of this machine, before another machine restores", kind=BOOL, default=False),
     Flag("unfence", "start what --fence has stopped", kind=BOOL, default=False),
     Flag("peers-are-gone", "the machines of members that do not answer do not exist any more", kind=BOOL, default=False),
-    Flag("etcdutl", "program that reads the snapshot; if not given, the etcdutl on PATH, else it is fetched", metavar="file", form=PATH),
+    ETCDUTL,
     Flag("again", "restore even if etcd already is the cluster that was restored from the same data", kind=BOOL, default=False),
-    _YES,
-    _PLAN,
+    YES,
+    PLAN,
     ALL_FORMATS,
 )
 _RESTORE = {flag.name: flag for flag in _RESTORE_FLAGS}
 _REPLACE_FLAGS = (
     Flag("endpoints", "URLs where other members answer clients; if not given, they are looked for", kind=LIST, metavar="urls"),
     Flag("again", "replace the member even if the last run has replaced it, and it serves", kind=BOOL, default=False),
-    _YES,
-    _PLAN,
+    YES,
+    PLAN,
     ALL_FORMATS,
 )
 _REPLACE = {flag.name: flag for flag in _REPLACE_FLAGS}
@@ -59,7 +57,7 @@ ROWS = (
         "Remove a member of etcd",
         handler="kubewright.cli.handlers.etcd:remove_member",
         argument=Argument("member", "name of the member, or its id", shown="NAME|ID", least=1),
-        flags=(*_WHERE, _YES, ALL_FORMATS),
+        flags=(*_WHERE, YES, ALL_FORMATS),
         description="For a member whose machine no longer exists; on a machine that does, `reset` removes the member together with its data."
         " A member is not removed if the others would then not have a majority. The etcd of a removed member stops; its data stays.",
         examples=("etcd member remove three", "etcd member remove 83372268fbcf589d --yes"),

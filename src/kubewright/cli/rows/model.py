@@ -211,6 +211,15 @@ KUBECONFIG = Flag(
     form=PATH,
 )
 CERT_DIR = Flag("cert-dir", "directory of the certificates", default="/etc/kubernetes/pki", metavar="dir")
+CRI_SOCKET = Flag("cri-socket", "socket of the container runtime; empty: detect", default="", metavar="socket")
+ETCDUTL = Flag(
+    "etcdutl", "program that reads the snapshot; if not given, the etcdutl on PATH, else it is fetched", metavar="file", form=PATH
+)
+FEATURE_GATES = Flag("feature-gates", "kubeadm feature gates, name=true or name=false", default="", metavar="gates", form=GATES)
+IMAGE_REPOSITORY = Flag("image-repository", "repository of the control plane images", default="registry.k8s.io", metavar="repository")
+KUBERNETES_VERSION = Flag("kubernetes-version", "version of the control plane, or a label", default="stable-1", metavar="version")
+PLAN = Flag("plan", "show what would change; write nothing", kind=BOOL, default=False)
+YES = Flag("yes", "do not ask for confirmation", kind=BOOL, default=False, short="y")
 
 SERVING_CERTIFICATES = Flag(
     "serving-certificates",
@@ -244,7 +253,7 @@ MACHINE_FLAGS = (
         metavar="hex",
         form=SECRET,
     ),
-    Flag("cri-socket", "socket of the container runtime; empty: detect", default="", metavar="socket"),
+    CRI_SOCKET,
     Flag("dry-run", "write nothing to the machine; show what would be done", kind=BOOL, default=False),
     Flag("ignore-preflight-errors", "checks whose errors become warnings, or all", kind=LIST, metavar="names"),
     Flag("node-name", "name of this node", default="", metavar="name"),
