@@ -23,7 +23,7 @@ from kubewright.host.real import RealHost
 from kubewright.lifecycle.init import addons
 from kubewright.lifecycle.init.operation import prepare
 from kubewright.lifecycle.init.phases import PHASES as INIT
-from kubewright.lifecycle.machine import Machine as Whole
+from kubewright.lifecycle.machine import TargetMachine
 from operation_kit import NoCluster, run_phases
 
 FACTS = Facts(detected=Detected(host_name=os.uname().nodename), machine=MachineInfo())
@@ -77,7 +77,7 @@ class Root:
 
         parsed = parse(words, program="kubeadm")
         node = INIT.named(parsed.command.words[2:])
-        whole = Whole(at=machine, clock=SystemClock(), random=SystemRandom())
+        whole = TargetMachine(at=machine, clock=SystemClock(), random=SystemRandom())
         try:
             request = command.init_request(parsed, only=(node.name,))
             prepared = prepare(request, whole)

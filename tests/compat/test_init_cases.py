@@ -32,7 +32,7 @@ from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitOptions
-from kubewright.lifecycle.machine import Machine as Whole
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.pki import certificates, keys
 from kubewright.pki.encoding import pem
 from operation_kit import Below, NoCluster, run_phases
@@ -147,7 +147,7 @@ def written_over(case, _):
     """Run the phases that write files on a plan of the machine; with an external CA twice, removing its keys in between."""
     host, reporter = host_of(case, Layout()), RecordingReporter()
     asked = InitOptions(documents=read_documents(str(REFERENCE / case / "kubeadm.yaml")), from_file=True, only=PHASES)
-    whole = Whole(at=lambda _: host, clock=SystemClock(), random=SystemRandom())
+    whole = TargetMachine(at=lambda _: host, clock=SystemClock(), random=SystemRandom())
     prepared = prepare(asked, whole)
     for times in range(2 if case == "external-ca" else 1):
         if times:

@@ -24,7 +24,7 @@ from kubewright.enrollment.node.request import NodeJoinOptions
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.operation import Result
 
 WITHOUT_SYSTEMD = ("kubelet-install", "kubelet-start", "node-ready")
@@ -75,8 +75,10 @@ def _join(layout: Layout, wanted: dict[str, Any], reporter: RecordingReporter, m
     return run(NODE_JOIN, request, _machine(layout), reporter=reporter, mode=mode)
 
 
-def _machine(layout: Layout) -> Machine:
-    return Machine(at=lambda layout: RealHost(layout=layout, environment={}), clock=SystemClock(), random=SystemRandom(), layout=layout)
+def _machine(layout: Layout) -> TargetMachine:
+    return TargetMachine(
+        at=lambda layout: RealHost(layout=layout, environment={}), clock=SystemClock(), random=SystemRandom(), layout=layout
+    )
 
 
 if __name__ == "__main__":

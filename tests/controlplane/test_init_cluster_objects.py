@@ -33,7 +33,7 @@ from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.init import existing_cluster
 from kubewright.lifecycle.init.operation import INIT, prepare
 from kubewright.lifecycle.init.request import InitOptions
-from kubewright.lifecycle.machine import Machine as Whole
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.pki.encryption import sealing
 from kubewright.tokens import cluster_info, parse
 from operation_kit import observed, run_phases
@@ -70,7 +70,7 @@ class Cluster:
         return prepare(self.call(upload_certs=upload_certs), self.whole())
 
     def whole(self):
-        return Whole(at=self.machine, clock=self.clock, random=SystemRandom(), environment={"HOME": "/nonexistent"})
+        return TargetMachine(at=self.machine, clock=self.clock, random=SystemRandom(), environment={"HOME": "/nonexistent"})
 
     def init(self, *, upload_certs: bool):
         request = self.call(upload_certs=upload_certs)

@@ -12,7 +12,7 @@ from kubewright.base.wait import InstantWaiter, Waiter
 from kubewright.host.seam import Host
 from kubewright.lifecycle.connections import Connections, Mode
 from kubewright.lifecycle.deferred_manifests import DeferredManifests
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.pki.keys import KeyPool
 from kubewright.workflow.phases import Node, Phases, Step, resolved
 from kubewright.workflow.runner import InTreeOrder
@@ -28,7 +28,7 @@ from kubewright.lifecycle.operation import Bound, Configuration, Operation, Prep
 def bind(
     operation: Operation[Any, Configuration, Any],
     prepared: Prepared[Configuration],
-    machine: Machine,
+    machine: TargetMachine,
     *,
     mode: Mode,
     reporter: Reporter,
@@ -78,7 +78,7 @@ def _host(operation: Operation[Any, Any, Any], prepared: Prepared[Any], *, mode:
     return DryRunHost(prepared.host, reporter=reporter, keeps=operation.dry_run.keeps(prepared.host.layout))
 
 
-def _waiter(machine: Machine, reporter: Reporter, *, mode: Mode, narrates: bool) -> Waiter:
+def _waiter(machine: TargetMachine, reporter: Reporter, *, mode: Mode, narrates: bool) -> Waiter:
     if mode is Mode.APPLY:
         return machine.waiter(reporter)
     if not narrates:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kubewright.base.errors import Unreachable, WaitTimeout
 from kubewright.base.events import Reporter, Warned
-from kubewright.lifecycle.machine import LONG, Machine
+from kubewright.lifecycle.machine import LONG, TargetMachine
 
 if TYPE_CHECKING:
     from kubewright.etcd.api import Etcd
@@ -45,7 +45,9 @@ class Connections:
     `told` receives events about waits; `narrates` means that each write is reported in kubeadm's words.
     """
 
-    def __init__(self, machine: Machine, *, mode: Mode, reporter: Reporter, told: Reporter | None = None, narrates: bool = False) -> None:
+    def __init__(
+        self, machine: TargetMachine, *, mode: Mode, reporter: Reporter, told: Reporter | None = None, narrates: bool = False
+    ) -> None:
         self._machine = machine
         self._mode = mode
         self._reporter = reporter

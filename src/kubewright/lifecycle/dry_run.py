@@ -20,7 +20,7 @@ from kubewright.host.desired import Accounts, Desired, Directory, File, Ownershi
 from kubewright.host.filesystem.trees import remove_tree
 from kubewright.host.overlay import OverlayHost
 from kubewright.host.seam import Host
-from kubewright.lifecycle.machine import Machine, is_root, state_home
+from kubewright.lifecycle.machine import TargetMachine, is_root, state_home
 
 TOPIC: Final = "dryrun"
 _TRIES: Final = 20
@@ -73,7 +73,7 @@ def waiter(reporter: Reporter) -> Waiter:
 
 
 @contextmanager
-def directory(writer: Host, machine: Machine, *, variable: str, prefix: str) -> Iterator[PurePosixPath]:
+def directory(writer: Host, machine: TargetMachine, *, variable: str, prefix: str) -> Iterator[PurePosixPath]:
     """Yield the directory of one dry run.
 
     The one that the variable names stays; a new one is removed at the end. As root it is below /etc/kubernetes/tmp,
@@ -103,13 +103,13 @@ def write(host: Host, place: PurePosixPath, *, writer: Host, copies: Iterable[Pu
     return written
 
 
-def say_whether_kept(machine: Machine, variable: str, *, reporter: Reporter) -> None:
+def say_whether_kept(machine: TargetMachine, variable: str, *, reporter: Reporter) -> None:
     """Report that the directory was removed, if it was."""
     if not machine.environment.get(variable):
         announce(reporter, f"That directory is removed again; name one with {variable} to keep it")
 
 
-def parent(host: Host, machine: Machine) -> PurePosixPath:
+def parent(host: Host, machine: TargetMachine) -> PurePosixPath:
     """Return the directory that contains the directories of dry runs."""
     return host.layout.kubernetes / "tmp" if is_root(host) else state_home(machine.environment) / "dryrun"
 
@@ -120,7 +120,7 @@ def _absolute(named: str, variable: str) -> PurePosixPath:
     return PurePosixPath(named)
 
 
-def _free(writer: Host, machine: Machine, prefix: str) -> PurePosixPath:
+def _free(writer: Host, machine: TargetMachine, prefix: str) -> PurePosixPath:
     above = parent(writer, machine)
     for _ in range(_TRIES):
         made = above / f"{prefix}{int.from_bytes(machine.random.token_bytes(4), 'big')}"

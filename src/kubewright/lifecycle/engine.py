@@ -16,7 +16,7 @@ from kubewright.base.records import dataclass, replace
 from kubewright.host.desired import Directory
 from kubewright.host.locks import Lock
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.machine import LOCK, Machine
+from kubewright.lifecycle.machine import LOCK, TargetMachine
 from kubewright.workflow import runner
 from kubewright.workflow.runner import Plan
 
@@ -38,7 +38,7 @@ PREFLIGHT: Final = "preflight"
 def run(
     operation: Operation[Request, Configuration, Context],
     request: Request,
-    machine: Machine,
+    machine: TargetMachine,
     *,
     reporter: Reporter,
     mode: Mode = Mode.APPLY,
@@ -63,7 +63,7 @@ def run(
             return wanted.narrate()
 
 
-def _synced(apply: Callable[[], Result[Context]], machine: Machine) -> Result[Context]:
+def _synced(apply: Callable[[], Result[Context]], machine: TargetMachine) -> Result[Context]:
     """Sync everything that was written, even if the run fails; a failure of this is one more error."""
     try:
         result = apply()
@@ -85,7 +85,7 @@ class _Run(Generic[Request, Configuration, Context]):
     operation: Operation[Request, Configuration, Context]
     request: Request
     prepared: Prepared[Configuration]
-    machine: Machine
+    machine: TargetMachine
     reporter: Reporter
 
     def apply(self) -> Result[Context]:

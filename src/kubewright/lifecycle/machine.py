@@ -1,4 +1,4 @@
-"""A machine on which operations run: all access to it goes through this object."""
+"""The machine on which an operation runs: all access to it goes through this object."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ LONG: Final = 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Machine:
-    """One machine.
+class TargetMachine:
+    """The machine on which an operation runs.
 
     `at` returns its host for a layout: a configuration, which is loaded with facts of the machine, may change paths.
 

@@ -17,7 +17,7 @@ from kubewright.base.wait import Waiter
 from kubewright.host.seam import Host
 from kubewright.lifecycle.connections import Connections, Mode
 from kubewright.lifecycle.deferred_manifests import DeferredManifests, StartCondition
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.pki.keys import KeyPool
 from kubewright.workflow.phases import Context_contra, Phases, Step
 from kubewright.workflow.runner import Plan
@@ -91,7 +91,7 @@ class Bound:
     """
 
     mode: Mode
-    machine: Machine
+    machine: TargetMachine
     base: Host
     host: Host
     waiter: Waiter
@@ -198,7 +198,7 @@ class Policy:
     traces_resume: bool = False
     adopts: bool = True
     reporter: Callable[[Reporter], Reporter] = unchanged
-    before_adopting: Callable[[Host, Machine], None] = nothing
+    before_adopting: Callable[[Host, TargetMachine], None] = nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +218,7 @@ class Operation(Generic[Request, Configuration, Context]):
 
     name: str
     phases: Phases[Context]
-    configure: Callable[[Request, Machine], Prepared[Configuration]]
+    configure: Callable[[Request, TargetMachine], Prepared[Configuration]]
     context: Callable[[Request, Configuration, Bound], Context]
     policy: Policy = Policy()
     preflight: Mapping[Mode, Callable[[Context], Iterable[Step]] | str] = field(default_factory=dict)

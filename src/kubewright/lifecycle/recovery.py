@@ -14,7 +14,7 @@ from kubewright.lifecycle.steps import boot_recovery, checkpoint
 from kubewright.workflow.phases import Phase, Phases
 
 if TYPE_CHECKING:
-    from kubewright.lifecycle.machine import Machine
+    from kubewright.lifecycle.machine import TargetMachine
 
 
 def complete(bound: Bound) -> Iterator[Change]:
@@ -25,7 +25,7 @@ def complete(bound: Bound) -> Iterator[Change]:
     yield from boot_recovery.remove_unneeded(bound.host)
 
 
-def _prepare(_: None, machine: Machine) -> Prepared[None]:
+def _prepare(_: None, machine: TargetMachine) -> Prepared[None]:
     return Prepared(configuration=None, host=machine.at(machine.layout))
 
 

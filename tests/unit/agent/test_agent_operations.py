@@ -33,7 +33,7 @@ from kubewright.kube.core import Call, Object
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle import engine
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.operation import Result
 from operation_kit import stand_in_machine
 
@@ -81,7 +81,7 @@ class Box:
     def run(self, operation: Any, options: Any, *, mode: Mode = Mode.APPLY, again: bool = False) -> Result[Any]:
         """Run an operation; with `again` on the machine as the last run has left it."""
         last = self.host
-        made = Machine(at=(lambda _: last) if again else self.at, clock=SystemClock(), random=SystemRandom())
+        made = TargetMachine(at=(lambda _: last) if again else self.at, clock=SystemClock(), random=SystemRandom())
         lock = PurePosixPath(self.place)
         machine = stand_in_machine(made, client=lambda _: self.api)
         object.__setattr__(machine, "lock_directory", lambda _: lock)

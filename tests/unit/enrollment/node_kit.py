@@ -32,7 +32,7 @@ from kubewright.http.messages import Response
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.manifests import kubelet, tunnels
 from kubewright.pki import certificates, wireguard
 from operation_kit import stand_in_machine
@@ -124,7 +124,7 @@ class Box:
     def join(self, *, killer: Killer | None = None, mode: Mode = Mode.APPLY, **more: object):
         chosen = killer or Killer()
         self.cluster.killer = chosen
-        machine = Machine(
+        machine = TargetMachine(
             at=lambda layout: self.host(layout, chosen), clock=CLOCK, random=SeededRandom(self.seed), layout=self.layout, environment={}
         )
         given = {"node": "worker", "server": "https://10.0.0.1:6443", "ca_pem": API_CA[0].encode(), "token": TOKEN, "skip": LEFT_OUT}

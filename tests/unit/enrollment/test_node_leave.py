@@ -26,7 +26,7 @@ from kubewright.kube import core
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.reset.operation import RESET
 from kubewright.lifecycle.reset.request import ResetFlags, ResetOptions
 from kubewright.manifests import kubelet
@@ -81,7 +81,7 @@ def leave(node, *, skip=SKIPPED, drain=None, seen=lambda _: None, mode=Mode.APPL
         seen(layout)
         return node.disk
 
-    machine = Machine(at=at, clock=CLOCK, random=SeededRandom(1), layout=node.layout, environment={})
+    machine = TargetMachine(at=at, clock=CLOCK, random=SeededRandom(1), layout=node.layout, environment={})
     reached = stand_in_machine(machine, client=lambda _: node.cluster)
     return run(NODE_LEAVE, NodeLeaveOptions(drain=drain, skip=skip), reached, mode=mode, reporter=node.reporter)
 
@@ -207,7 +207,7 @@ FOREIGN = {kubelet.UNIT: b"[Service]\nExecStart=/usr/bin/kubelet\n", kubelet.DRO
 
 
 def reset(node):
-    machine = Machine(at=lambda _: node.disk, clock=CLOCK, random=SeededRandom(1), layout=node.layout, environment={})
+    machine = TargetMachine(at=lambda _: node.disk, clock=CLOCK, random=SeededRandom(1), layout=node.layout, environment={})
     run(RESET, ResetOptions(flags=ResetFlags(force=True, ignore_preflight_errors=("all",))), machine, reporter=node.reporter)
 
 

@@ -22,7 +22,7 @@ from kubewright.kube import core
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.pki import wireguard
 from operation_kit import stand_in_machine
 
@@ -239,7 +239,7 @@ class Changing(Node):
 
     def rotate(self, killer: Killer | None = None, *, mode: Mode = Mode.APPLY, hub_key: str = ""):
         self.cluster.killer = self.disk.killer = killer or Killer()
-        machine = Machine(at=lambda _: self.disk, clock=CLOCK, random=RANDOM, layout=self.layout, environment={})
+        machine = TargetMachine(at=lambda _: self.disk, clock=CLOCK, random=RANDOM, layout=self.layout, environment={})
         reached = stand_in_machine(machine, client=lambda _: self.cluster)
         return run(NODE_ROTATE, NodeRotateOptions(hub_key=hub_key), reached, mode=mode, reporter=self.reporter)
 

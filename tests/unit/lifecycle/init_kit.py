@@ -97,7 +97,7 @@ class Box:
         """This machine, with its clock and separate randomness for each run."""
         given = {"at": self.machine, "clock": self.clock, "random": SeededRandom(len(self.reporter.events)), "layout": self.layout}
         given["environment"] = {"XDG_STATE_HOME": str(self.root / "run")}
-        return machine.Machine(**{**given, **more})
+        return machine.TargetMachine(**{**given, **more})
 
     def call(self, request):
         """Prepare a request, and report the warnings."""

@@ -22,7 +22,7 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
 from kubewright.lifecycle.join import operation as join
 from kubewright.lifecycle.join.request import JoinFlags, JoinOptions
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.steps import stand_ins
 from kubewright.pki.pins import pin
 from kubewright.tokens import cluster_info, strings
@@ -157,7 +157,7 @@ class Services:
 
 
 @records.dataclass(frozen=True, kw_only=True)
-class JoiningMachine(Machine):
+class JoiningMachine(TargetMachine):
     """A machine that reaches one cluster only."""
 
     cluster: Cluster

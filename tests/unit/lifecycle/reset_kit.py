@@ -205,11 +205,13 @@ class Box:
 
     def run(self, mode, *, text="", **asked: object):
         environment = {"XDG_STATE_HOME": str(self.root / "run")}  # for ordinary users
-        whole = lifecycle.Machine(at=self.machine, clock=FakeClock(), random=SeededRandom(1), layout=self.layout, environment=environment)
+        whole = lifecycle.TargetMachine(
+            at=self.machine, clock=FakeClock(), random=SeededRandom(1), layout=self.layout, environment=environment
+        )
         return run(self.row, self.request(text=text, **asked), whole, reporter=self.reporter, mode=mode)
 
     def call(self, *, text="", **asked: object):
-        whole = lifecycle.Machine(at=self.machine, clock=FakeClock(), random=SeededRandom(1), layout=self.layout)
+        whole = lifecycle.TargetMachine(at=self.machine, clock=FakeClock(), random=SeededRandom(1), layout=self.layout)
         return reset.prepare(self.request(text=text, **asked), whole)
 
     def reset(self, *, text="", **asked: object):

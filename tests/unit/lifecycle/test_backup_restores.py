@@ -25,7 +25,7 @@ from kubewright.lifecycle import engine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.etcd import archive, backup, backup_restore, saving, this_member
 from kubewright.lifecycle.etcd.request import BackupRestoreOptions
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from snapshot_files import database, snapshot
 
 KEY = b"k" * 32
@@ -73,7 +73,7 @@ class Kubelet:
 
 
 @records.dataclass(frozen=True, kw_only=True)
-class Instant(Machine):
+class Instant(TargetMachine):
     """A machine on which nothing is waited for."""
 
     def waiter(self, reporter: Any) -> InstantWaiter:

@@ -34,7 +34,7 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.etcd import replace
 from kubewright.lifecycle.etcd.context import ReplaceContext
 from kubewright.lifecycle.etcd.request import ReplaceOptions
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import State
 from kubewright.manifests.static_pods import ENDPOINT
@@ -80,7 +80,7 @@ class Watch:
 
 
 @records.dataclass(frozen=True, kw_only=True)
-class Instant(Machine):
+class Instant(TargetMachine):
     """A machine on which nothing takes time. `meanwhile` happens while it waits."""
 
     meanwhile: Callable[[], None] = lambda: None

@@ -23,7 +23,7 @@ from kubewright.lifecycle import engine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.etcd import restore
 from kubewright.lifecycle.etcd.request import RestoreOptions
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import State
 
@@ -45,7 +45,7 @@ class FailingWaiter(InstantWaiter):
 
 
 @records.dataclass(frozen=True, kw_only=True)
-class Instant(Machine):
+class Instant(TargetMachine):
     """A machine on which nothing is waited for. `api` is the cluster, if its API server is ready."""
 
     fails: dict[str, BaseException]

@@ -162,7 +162,7 @@ class TestDirectory:
     def given(self, tmp_path, *, environment, root=False):
         writer = RealHost(layout=Layout.below(PurePosixPath(tmp_path / "machine")))
         writer.facts.user = 0 if root else 1000
-        whole = machine.Machine(at=lambda _: writer, clock=FakeClock(), random=SeededRandom(), environment=environment)
+        whole = machine.TargetMachine(at=lambda _: writer, clock=FakeClock(), random=SeededRandom(), environment=environment)
         return dry_runs.directory(writer, whole, variable=VARIABLE, prefix=PREFIX)
 
     def test_a_named_directory_of_a_dry_run_stays(self, tmp_path):

@@ -16,7 +16,7 @@ from kubewright.manifests import units
 from kubewright.workflow.phases import Phase, Phases
 
 if TYPE_CHECKING:
-    from kubewright.lifecycle.machine import Machine
+    from kubewright.lifecycle.machine import TargetMachine
 
 SERVICE: Final = "kubewright-agent"
 UNIT: Final = PurePosixPath(f"/etc/systemd/system/{SERVICE}.service")
@@ -65,7 +65,7 @@ def unit(command: Sequence[str]) -> str:
     return _UNIT.format(program=units.program(PurePosixPath(command[0])), arguments=units.arguments(*command[1:]))
 
 
-def prepare(request: InstallOptions, machine: Machine) -> Prepared[Sequence[str]]:
+def prepare(request: InstallOptions, machine: TargetMachine) -> Prepared[Sequence[str]]:
     """Require a kubeconfig: without one, the agent would exit again and again. Raises DocumentError."""
     here = machine.at(machine.layout)
     require_kubeconfig(request.options, here)

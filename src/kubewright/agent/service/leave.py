@@ -38,7 +38,7 @@ from kubewright.workflow.phases import Phase, Phases
 
 if TYPE_CHECKING:
     from kubewright.kube.api import KubeAPI
-    from kubewright.lifecycle.machine import Machine
+    from kubewright.lifecycle.machine import TargetMachine
 
 _WITHIN: Final = 10.0
 """Seconds that an agent may take to end after its service has ended."""
@@ -99,7 +99,7 @@ class LeaveContext:
         return int(status["pid"]) if status_file.runs(status, self.bound.host.processes) else None
 
 
-def prepare(request: LeaveOptions, machine: Machine) -> Prepared[Mapping[str, Any]]:
+def prepare(request: LeaveOptions, machine: TargetMachine) -> Prepared[Mapping[str, Any]]:
     """Read the status of the agent. Raises HostError if there is none, because nothing is known about the node then."""
     root = PurePosixPath(request.root_dir)
     status = status_file.read(machine.at(machine.layout), root)

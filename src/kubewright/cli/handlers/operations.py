@@ -24,7 +24,7 @@ from kubewright.cli.rows.commands import imported
 from kubewright.host.filesystem.files import Files
 from kubewright.lifecycle import engine
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.operation import nothing
 from kubewright.workflow.runner import Plan
 
@@ -48,10 +48,10 @@ def run(parsed: Parsed) -> int:
     return _tell(operation, result, form=form, mode=mode)
 
 
-def this_machine(*, batches: bool = False) -> Machine:
+def this_machine(*, batches: bool = False) -> TargetMachine:
     """Return the machine that the program runs on."""
     files = Files(batch=True) if batches else None
-    return Machine(
+    return TargetMachine(
         at=lambda layout: machine.host(layout, files=files),
         clock=SystemClock(),
         random=SystemRandom(),

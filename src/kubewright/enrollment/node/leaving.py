@@ -28,7 +28,7 @@ from kubewright.kube.core import Object
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle import adoption, machine_record
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
 from kubewright.lifecycle.steps import cleanup, draining
 from kubewright.lifecycle.steps.cleanup import Cleanup
@@ -196,7 +196,7 @@ def _require_of_a_hub(host: Host) -> None:
         )
 
 
-def configure(request: NodeLeaveOptions, machine: Machine) -> Prepared[NodeLeave]:
+def configure(request: NodeLeaveOptions, machine: TargetMachine) -> Prepared[NodeLeave]:
     """Find out what is on the machine.
 
     Raises HostError for a machine that other tools made, and, as `reset` does, if it is unclear which of several

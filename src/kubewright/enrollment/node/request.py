@@ -15,7 +15,7 @@ from kubewright.base.records import dataclass, field, replace
 from kubewright.enrollment.node import kubelet_fields
 from kubewright.enrollment.protocol import decisions
 from kubewright.lifecycle import machine_record
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.machine_record import MachineRecord
 from kubewright.lifecycle.operation import Prepared
 from kubewright.pki import certificates
@@ -71,7 +71,7 @@ class NodeJoin:
     ignored: tuple[str, ...] = ()
 
 
-def configure(request: NodeJoinOptions, machine: Machine) -> Prepared[NodeJoin]:
+def configure(request: NodeJoinOptions, machine: TargetMachine) -> Prepared[NodeJoin]:
     """Check the options. Raises UsageError and CertificateError."""
     here = machine.at(machine.layout)
     node = request.node or here.facts.detected.host_name.strip().lower()

@@ -26,7 +26,7 @@ from kubewright.host.states import TunnelState
 from kubewright.kube import core
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
 from kubewright.manifests import tunnels as units
 from kubewright.manifests.tunnels import NODE_INTERFACE
@@ -221,7 +221,7 @@ PHASES: Final[Phases[NodeRotateContext]] = Phases(
 )
 
 
-def configure(request: NodeRotateOptions, machine: Machine) -> Prepared[None]:
+def configure(request: NodeRotateOptions, machine: TargetMachine) -> Prepared[None]:
     """Require a machine that is in a VPN through a hub. Raises HostError, and UsageError for an invalid key of the hub."""
     if request.hub_key and not wireguard.is_key(request.hub_key):
         raise UsageError(

@@ -28,7 +28,7 @@ from kubewright.workflow.phases import Phase, Phases
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.types import ClusterConfiguration
     from kubewright.kube.api import KubeAPI
-    from kubewright.lifecycle.machine import Machine
+    from kubewright.lifecycle.machine import TargetMachine
 
 _RESTART: Final = (
     "Done renewing certificates. Restart kube-apiserver, kube-controller-manager, kube-scheduler and etcd:"
@@ -87,7 +87,7 @@ class RenewContext:
         return Terms.of(self.cluster)
 
 
-def prepare(request: RenewOptions, machine: Machine) -> Prepared[ClusterConfiguration | None]:
+def prepare(request: RenewOptions, machine: TargetMachine) -> Prepared[ClusterConfiguration | None]:
     """Load the file, if there is one. The phases read the cluster. Raises what `load_cluster` raises."""
     here = machine.at(machine.layout)
     if request.given.documents is None:

@@ -30,7 +30,7 @@ from kubewright.pki.store import KEY_MODE, KUBECONFIG_MODE
 from kubewright.workflow.phases import Phase, Phases
 
 if TYPE_CHECKING:
-    from kubewright.lifecycle.machine import Machine
+    from kubewright.lifecycle.machine import TargetMachine
 
 MODE: Final = KEY_MODE
 """The mode of requests: that of keys, although they contain none (kubeadm v1.36)."""
@@ -91,7 +91,7 @@ class RequestContext:
         return specs.kubeconfigs_for(self.whole, self.addresses)
 
 
-def prepare(request: RequestOptions, machine: Machine) -> Prepared[Configuration]:
+def prepare(request: RequestOptions, machine: TargetMachine) -> Prepared[Configuration]:
     """Load the configuration. Raises what `load_init` raises."""
     here = machine.at(machine.layout)
     loaded = configuration.whole_configuration(request.given, detected=here.facts.detected, random=machine.random, layout=here.layout)

@@ -26,7 +26,7 @@ from kubewright.lifecycle.etcd.data import DataSwap
 from kubewright.lifecycle.etcd.request import BackupRestoreOptions, MemberTask
 from kubewright.lifecycle.etcd.restore_checks import seconds_since
 from kubewright.lifecycle.etcd.this_member import RESTORE_BACKUP
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.machine_record import MEMBER
 from kubewright.lifecycle.operation import Operation, Prepared
 from kubewright.lifecycle.steps import checkpoint, kubelet
@@ -40,7 +40,7 @@ _PLACES: Final = (PurePosixPath("/etc"), PurePosixPath("/var/lib"))
 """Where the directories of a cluster's certificates and of its etcd may be."""
 
 
-def prepare(request: BackupRestoreOptions, machine: Machine) -> Prepared[MemberTask]:
+def prepare(request: BackupRestoreOptions, machine: TargetMachine) -> Prepared[MemberTask]:
     """Read and check the whole backup.
 
     Raises UsageError if the key is missing, TrustError and DocumentError for a file that is not a whole backup.

@@ -15,7 +15,7 @@ from kubewright.lifecycle.operation import Prepared
 if TYPE_CHECKING:
     from kubewright.lifecycle.etcd.archive import Archive
     from kubewright.lifecycle.etcd.this_member import ThisMember
-    from kubewright.lifecycle.machine import Machine
+    from kubewright.lifecycle.machine import TargetMachine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +90,7 @@ class MemberTask:
     archive: Archive | None = None
 
 
-def restore_task(request: RestoreOptions, machine: Machine) -> Prepared[MemberTask]:
+def restore_task(request: RestoreOptions, machine: TargetMachine) -> Prepared[MemberTask]:
     """Read the machine's manifests and the snapshot.
 
     Raises UsageError, HostError, and DocumentError for a file that is not a whole snapshot.
@@ -118,7 +118,7 @@ def restore_task(request: RestoreOptions, machine: Machine) -> Prepared[MemberTa
     return Prepared(configuration=task, host=machine.at(member.layout), warnings=warnings, only=request.only)
 
 
-def replace_task(request: ReplaceOptions, machine: Machine) -> Prepared[MemberTask]:
+def replace_task(request: ReplaceOptions, machine: TargetMachine) -> Prepared[MemberTask]:
     """Read the machine's manifests. Raises HostError."""
     member = this_member.find(machine.at(machine.layout))
     return Prepared(configuration=MemberTask(member=member), host=machine.at(member.layout), only=request.only)

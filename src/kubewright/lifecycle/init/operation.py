@@ -19,7 +19,7 @@ from kubewright.lifecycle.deferred_manifests import StartCondition
 from kubewright.lifecycle.init.context import InitContext
 from kubewright.lifecycle.init.phases import PHASES
 from kubewright.lifecycle.init.request import InitOptions, argument_warnings, configure
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.operation import Bound, DryRun, Operation, Policy, Prepared, Start
 from kubewright.pki import store, table
 
@@ -41,7 +41,7 @@ _PATIENCE: Final = 3.0
 """Seconds that one request of a start condition may take."""
 
 
-def prepare(request: InitOptions, machine: Machine) -> Prepared[Configuration]:
+def prepare(request: InitOptions, machine: TargetMachine) -> Prepared[Configuration]:
     """Load the configuration and apply the paths in it.
 
     Raises as `configure` does, UsageError for a phase that cannot run alone, before the configuration is loaded, and
@@ -178,7 +178,7 @@ def _reused(host: Host) -> list[PurePosixPath]:
     return [path for path in wanted if there(path) is not None]
 
 
-def _require_administrators(host: Host, machine: Machine) -> None:
+def _require_administrators(host: Host, machine: TargetMachine) -> None:
     """Require that an existing kubeconfig for writing can be used. Raises as `adoption.load_administrator` does."""
     from kubewright.lifecycle import adoption
 

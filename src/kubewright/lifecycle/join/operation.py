@@ -19,7 +19,7 @@ from kubewright.lifecycle.join import discovery, kubelet
 from kubewright.lifecycle.join.context import ClusterSources, JoinContext
 from kubewright.lifecycle.join.phases import PHASES
 from kubewright.lifecycle.join.request import JoinOptions, addresses, configure
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.operation import Bound, DryRun, Operation, Policy, Prepared, Start
 from kubewright.lifecycle.steps import stand_ins
 
@@ -32,7 +32,7 @@ _AT_ONCE: Final = Duration(0)
 _BOOTSTRAP: Final = "bootstrap-kubelet"
 
 
-def prepare(request: JoinOptions, machine: Machine) -> Prepared[JoinConfiguration]:
+def prepare(request: JoinOptions, machine: TargetMachine) -> Prepared[JoinConfiguration]:
     """Load the configuration. Raises as `configure` does."""
     here = machine.at(machine.layout)
     loaded = configure(

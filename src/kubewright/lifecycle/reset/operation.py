@@ -15,7 +15,7 @@ from kubewright.base.errors import CheckFailed, UsageError
 from kubewright.base.events import Event, Line, Reporter
 from kubewright.base.records import dataclass, replace
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.lifecycle.reset.context import ResetContext
 from kubewright.lifecycle.reset.phases import PHASES
@@ -41,7 +41,7 @@ class ResetTask:
     default_pki: PurePosixPath
 
 
-def prepare(request: ResetOptions, machine: Machine) -> Prepared[ResetTask]:
+def prepare(request: ResetOptions, machine: TargetMachine) -> Prepared[ResetTask]:
     """Load the configuration and detect the cluster of the machine. Raises as `configure` does."""
     here = machine.at(machine.layout)
     loaded = configure(request, detected=here.facts.detected)

@@ -18,7 +18,7 @@ from kubewright.host.seam import Host
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle import kept_patches, machine_record
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.operation import Bound, DryRun, Operation, Prepared
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
 from kubewright.lifecycle.upgrade import this_machine
@@ -39,7 +39,7 @@ Checks = Callable[[UpgradeContext], Iterable[Step]] | str
 _TREES: Final[dict[str, Phases[UpgradeContext]]] = {"apply": APPLY_PHASES, "node": NODE_PHASES}
 
 
-def prepare(request: UpgradeOptions, machine: Machine) -> Prepared[UpgradeTask]:
+def prepare(request: UpgradeOptions, machine: TargetMachine) -> Prepared[UpgradeTask]:
     """Load the configuration and read the state of this machine. The phases read the cluster.
 
     Raises as `configure` does, UsageError for an unusable version and an unknown phase, HostError for a machine that
@@ -79,7 +79,7 @@ def prepare(request: UpgradeOptions, machine: Machine) -> Prepared[UpgradeTask]:
 
 
 def machine_of(
-    machine: Machine, configuration: UpgradeConfiguration, settings: UpgradeApply | UpgradeNode
+    machine: TargetMachine, configuration: UpgradeConfiguration, settings: UpgradeApply | UpgradeNode
 ) -> tuple[Host, InitConfiguration, bool]:
     """Return a machine with its layout, its part of the configuration, and whether it is a control plane.
 

@@ -24,13 +24,13 @@ from kubewright.workflow.phases import Phase, Phases
 
 if TYPE_CHECKING:
     from kubewright.host.seam import Host
-    from kubewright.lifecycle.machine import Machine
+    from kubewright.lifecycle.machine import TargetMachine
 
 TOPIC: Final = "upgrade/rollback"
 _QUESTION: Final = "[upgrade] Are you sure you want to proceed? [y/N]: "
 
 
-def prepare(request: RollbackOptions, machine: Machine) -> Prepared[UpgradeTask]:
+def prepare(request: RollbackOptions, machine: TargetMachine) -> Prepared[UpgradeTask]:
     """Read the state of this machine. Raises HostError if there is nothing to restore."""
     configuration = UpgradeConfiguration()
     host, init, is_control_plane = machine_of(machine, configuration, configuration.node)

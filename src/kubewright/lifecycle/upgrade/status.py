@@ -24,7 +24,7 @@ from kubewright.manifests.static_pods import ENDPOINT
 from kubewright.workflow.phases import Phase, Phases, Step
 
 if TYPE_CHECKING:
-    from kubewright.lifecycle.machine import Machine
+    from kubewright.lifecycle.machine import TargetMachine
 
 KUBELET: Final = "kubelet"
 PROCESS, IMAGE, NODE_STATUS = "process", "image", "node"
@@ -147,7 +147,7 @@ def _kubelets(ctx: StatusContext) -> Iterator[ComponentVersion]:
         yield ComponentVersion(node=node["metadata"]["name"], component=KUBELET, version=version, source=NODE_STATUS)
 
 
-def prepare(_: UpgradeOptions, machine: Machine) -> Prepared[UpgradeTask]:
+def prepare(_: UpgradeOptions, machine: TargetMachine) -> Prepared[UpgradeTask]:
     """Read the state of this machine."""
     configuration = UpgradeConfiguration()
     host, init, control_plane = machine_of(machine, configuration, configuration.node)

@@ -24,7 +24,7 @@ from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle.diagnosis.cluster import BootstrapLook
 from kubewright.lifecycle.diagnosis.watch import Diagnosis, LastLines
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.machine import LONG, Machine
+from kubewright.lifecycle.machine import LONG, TargetMachine
 from kubewright.local.cluster.daemon_client import ControlClient, Daemon, Reply, remedy_for
 from kubewright.local.cluster.machine import machine_host
 from kubewright.local.paths import ClusterPaths
@@ -104,7 +104,7 @@ def require_components(status: Reply, *, leaving: Collection[str] = ()) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LocalMachine(Machine):
+class LocalMachine(TargetMachine):
     """A machine whose components are checked during other waits."""
 
     def client(self, access: Access, *, timeout: float = LONG, proxied: bool = True) -> KubeAPI:

@@ -49,7 +49,7 @@ from kubewright.local.cluster.machine import machine_host
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 
 if TYPE_CHECKING:
-    from kubewright.lifecycle.machine import Machine as BaseMachine
+    from kubewright.lifecycle.machine import TargetMachine
 
 
 LEASES: Final = ("kube-controller-manager", "kube-scheduler")
@@ -147,7 +147,7 @@ class MachineJoinRequest:
         return adapted(found, mine=mine)
 
 
-def prepare(request: MachineJoinRequest, _: BaseMachine) -> Prepared[JoinConfiguration]:
+def prepare(request: MachineJoinRequest, _: TargetMachine) -> Prepared[JoinConfiguration]:
     """Return the configuration of `join` on the machine."""
     return Prepared(
         configuration=join_configuration(request.machine, request.host, request.configured, request.credentials), host=request.host

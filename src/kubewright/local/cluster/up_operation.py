@@ -20,7 +20,7 @@ from kubewright.host.filesystem.files import Files
 from kubewright.lifecycle import engine
 from kubewright.lifecycle.init import phases
 from kubewright.lifecycle.init.request import InitOptions
-from kubewright.lifecycle.machine import Machine
+from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.local import flags
 from kubewright.local.cluster import configuration
@@ -49,7 +49,7 @@ def bring_up(run: UpRun) -> tuple[tuple[Change, ...], float]:
     return done.changes, milestones["apiReady"]
 
 
-def prepare(request: UpRequest, machine: Machine) -> Prepared[Configuration]:
+def prepare(request: UpRequest, machine: TargetMachine) -> Prepared[Configuration]:
     """Load the configuration of the first machine. Raises as `configuration.load` does."""
     run = request.run
     loaded = configuration.load(
