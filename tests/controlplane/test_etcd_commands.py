@@ -180,7 +180,7 @@ def test_a_snapshot_is_saved_and_verified_and_a_damaged_one_is_refused(
         file.write_bytes(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :])
         code, out, err = _verify(file, capfd)
         assert (code, out) == (3, "")
-        assert f"error: {file} is not a whole snapshot of etcd" in err
+        assert f"error: {file} is not a complete snapshot of etcd" in err
     for size in (0, 20_000, len(whole) - 4096, len(whole) - 32, len(whole) - 1):
         file.write_bytes(whole[:size])
         assert _verify(file, capfd)[0] == 3

@@ -184,7 +184,7 @@ def test_what_is_no_snapshot_of_this_cluster_is_refused_before_anything_stops(ho
     for content in (whole[:-4096], whole[:5000] + bytes([whole[5000] ^ 1]) + whole[5001:], b""):
         file.write_bytes(content)
         code, _, err = run("restore", str(file), "--yes")
-        assert (code, "is not a whole snapshot of etcd" in err) == (3, True)
+        assert (code, "is not a complete snapshot of etcd" in err) == (3, True)
     file.write_bytes(whole)
     described = json.loads(beside.read_text())
     other = {"etcd/ca": "sha256:" + 64 * "0"}

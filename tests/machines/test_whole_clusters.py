@@ -159,7 +159,7 @@ def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, p
     eventually(lambda: cluster.via(balanced) == addresses[control_plane], "the address to move to the machine that is left")
     assert states(cluster.status()) == {control_plane: "Running", worker: "Stopped"}
     os.kill(cluster.status()["daemon"]["pid"], signal.SIGKILL)
-    eventually(lambda: "its daemon does not run" in cluster.status()["problem"], "the daemon to end")
+    eventually(lambda: "its daemon, which forwards ports, is not running" in cluster.status()["problem"], "the daemon to end")
     repaired = cluster.up()
     assert [change["target"] for change in repaired["changes"] if change["target"].startswith("machine ")] == [f"machine {worker}"]
     assert states(repaired) == {control_plane: "Running", worker: "Running"}

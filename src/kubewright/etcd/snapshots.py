@@ -62,4 +62,6 @@ class Checker:
         return Snapshot(size=self.size, sha256=self._hash.hexdigest())
 
     def _refused(self, why: str) -> DocumentError:
-        return DocumentError(f"{self._name} is not a whole snapshot of etcd", detail=why, remedy="use another snapshot, or save a new one")
+        return DocumentError(
+            f"{self._name} is not a complete snapshot of etcd", detail=why, remedy="use another snapshot, or save a new one"
+        )

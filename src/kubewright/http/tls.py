@@ -73,7 +73,7 @@ def client_context(
     CertificateError for unusable PEM, or if there is no CA to verify with.
     """
     if (cert_pem is None) is not (key_pem is None):
-        raise CertificateError("a client certificate and its key are only of use together", remedy="give both or none")
+        raise CertificateError("a client certificate and its key must be given together", remedy="give both or none")
     context = _bare(ssl.PROTOCOL_TLS_CLIENT)
     if verify:
         if ca_pem is None:

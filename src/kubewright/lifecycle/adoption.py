@@ -122,6 +122,6 @@ def _require_own(host: Host, access: Access, path: PurePosixPath) -> None:
         return
     if not pins.matches(pins.of_bundle(access.ca_pem, source=str(path)), pins.of_bundle(own, source=str(own_path))):
         raise CertificateError(
-            f"{path} is of another cluster than this machine: it trusts another CA than {own_path}",
+            f"{path} belongs to another cluster than this machine: it trusts another CA than {own_path}",
             remedy="move it away, and create a new one with `kubewright init phase kubeconfig admin`, or copy it from a control-plane node of this cluster",
         )

@@ -47,7 +47,7 @@ class DryRunHost(OverlayHost):
 
     def ensure(self, desired: Desired, /) -> Change:
         if isinstance(desired, Accounts):  # reported and not added, as in kubeadm: their IDs are known only after creation
-            announce(self._reporter, f"Would create the users and groups [{' '.join(desired.groups)}] unless they are there")
+            announce(self._reporter, f"Would create the users and groups [{' '.join(desired.groups)}] unless they exist")
             return Change(target=desired.target, action=Action.NONE)
         change = super().ensure(desired)
         if change:

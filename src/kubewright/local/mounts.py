@@ -50,7 +50,7 @@ def parse_all(texts: Iterable[str]) -> tuple[Mount, ...]:
     found: dict[PurePosixPath, Mount] = {}
     for mount in map(parse, texts):
         if mount.target in found:
-            raise UsageError(f"two directories are to be at {mount.target}", remedy="choose another path for one of them")
+            raise UsageError(f"two directories would be mounted at {mount.target}", remedy="choose another path for one of them")
         found[mount.target] = mount
     return tuple(found.values())
 
@@ -59,6 +59,4 @@ def require_sources(mounts: Sequence[Mount]) -> None:
     """Require that the host has the directories. Raises UsageError."""
     for mount in mounts:
         if not mount.source.is_dir():
-            raise UsageError(
-                f"{mount.source}, which machines are to see at {mount.target}, is not a directory", remedy=f"mkdir -p {mount.source}"
-            )
+            raise UsageError(f"{mount.source}, to be mounted at {mount.target}, is not a directory", remedy=f"mkdir -p {mount.source}")

@@ -345,7 +345,7 @@ def require_same(
         )
     if registry_config not in {None, record.registry_config}:
         raise ConfigurationChanged(
-            f"the machines of cluster {quoted(record.name)} see the registry configuration {quoted(record.registry_config or 'none')}",
+            f"the machines of cluster {quoted(record.name)} use the registry configuration {quoted(record.registry_config or 'none')}",
             remedy=f"change the files there, which takes effect at once, or remove the cluster first with `kubewright down --name {record.name}`",
         )
     if cni not in {None, record.cni}:

@@ -149,7 +149,7 @@ def test_a_network_with_nodes_cannot_be_changed(commands, flags):
         keep(store, RECORD)
         keep(store, replace(RECORD, node="gone", state=State.LEFT))
     said = commands.add(*flags, code=2)
-    assert "1 nodes have addresses in the VPN as it is" in said
+    assert "1 nodes have addresses in the present VPN" in said
     assert "worker" in said
     commands.add("--vpn-cidr=10.64.0.0/17", VPN[1])
 
@@ -185,7 +185,7 @@ def test_expiring_certificates_are_reported_unless_the_kubelet_renews_them(comma
         keep(store, replace(RECORD, node="gone", lease="", tunnel_key="", state=State.LEFT, certificates=certificates))
     rows = json.loads(commands.run("nodes", "-o", "json"))
     assert {row["ends"] for row in rows if row["node"] != "gone"} == {"2026-01-01T00:00:00Z"}
-    assert "certificates of 12 nodes end within 30 days: a w-00 (2026-01-01T00:00:00Z), " in commands.warned
+    assert "certificates of 12 nodes expire within 30 days: a w-00 (2026-01-01T00:00:00Z), " in commands.warned
     assert "and 2 more" in commands.warned
     (commands.directory / "kubelet.yaml").write_text("rotateCertificates: true\nserverTLSBootstrap: true\n")
     commands.add(f"--kubelet-config={commands.directory}/kubelet.yaml")

@@ -52,7 +52,7 @@ def test_any_cut_is_found(length: int) -> None:
     ],
 )
 def test_damage_is_described(content: bytes, why: str) -> None:
-    with pytest.raises(DocumentError, match="FILE is not a whole snapshot") as caught:
+    with pytest.raises(DocumentError, match="FILE is not a complete snapshot") as caught:
         _judge(content)
     assert why in caught.value.detail
     assert caught.value.remedy

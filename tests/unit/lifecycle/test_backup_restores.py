@@ -253,7 +253,7 @@ def _rewritten(box: Box, description: Mapping[str, Any], *more: archive.StoredFi
 @pytest.mark.parametrize(
     ("description", "more", "why"),
     [
-        ({"hostName": "other"}, (), "the backup is of the machine other"),
+        ({"hostName": "other"}, (), "the backup is from the machine other"),
         ({"directories": {}}, (), "was made on a machine with other directories"),
         ({}, (archive.StoredFile(path=PurePosixPath("/etc/shadow"), content=b"x", mode=0o600),), "is not a backup that can be used"),
     ],

@@ -120,7 +120,7 @@ def test_learners_have_no_vote_and_unstarted_ones_are_reported() -> None:
 def test_each_endpoint_is_reported_if_none_answers() -> None:
     found = health.look(FakeEtcd(Unreachable("nobody answers"), [Status(endpoint="https://10.0.0.1:2379", problem="refused")]))
     assert not found.has_majority
-    assert list(found.problems) == ["nobody says who the members are: nobody answers", "https://10.0.0.1:2379: refused"]
+    assert list(found.problems) == ["no endpoint returns the members: nobody answers", "https://10.0.0.1:2379: refused"]
 
 
 @pytest.fixture

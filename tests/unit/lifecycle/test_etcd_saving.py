@@ -97,7 +97,7 @@ WHOLE = Snapshot(size=len(CONTENT), sha256="ab")
     ("content", "warnings", "revision"),
     [
         (b'{"sha256": "ab", "revision": 4}', [], 4),
-        (None, ["FILE.json does not exist, so it is unknown which cluster the snapshot is of"], None),
+        (None, ["FILE.json does not exist, so it is unknown which cluster the snapshot belongs to"], None),
         (b'{"sha256": "cd", "revision": 4}', ["FILE.json describes another snapshot"], None),
         (b"[1]", ["FILE.json is not a description of a snapshot"], None),
         (b"\xff", ["FILE.json is not a description of a snapshot"], None),

@@ -237,7 +237,7 @@ def test_a_super_admin_of_another_cluster_is_not_used(box):
         box.act(asked(only=(phase,)))
     Path(box.layout.kubeconfig("super-admin")).write_text(of_another_cluster(box))
     made_by_another(box)
-    assert "super-admin.conf is of another cluster" in str(refusal(box, DOING[1]))
+    assert "super-admin.conf belongs to another cluster" in str(refusal(box, DOING[1]))
 
 
 def test_our_own_machine_without_admin_conf_is_planned_with_a_warning(box):

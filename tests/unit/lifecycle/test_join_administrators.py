@@ -44,7 +44,7 @@ def test_an_admin_conf_of_an_unpinned_cluster_is_not_trusted(box):
 def test_an_admin_conf_of_another_cluster_is_not_trusted(box):
     make_admin(box)
     Path(box.layout.certificate("ca")).write_bytes(box.cluster.ca)
-    with pytest.raises(CertificateError, match="is of another cluster than this machine") as refused:
+    with pytest.raises(CertificateError, match="belongs to another cluster than this machine") as refused:
         box.plan(box.request(control_plane=True, ca_cert_hashes=(), unsafe_skip_ca_verification=True))
     assert "move it away" in refused.value.remedy
     assert box.cluster.asked == []

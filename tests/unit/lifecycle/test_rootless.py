@@ -103,7 +103,7 @@ def test_a_rootless_dry_run_prints_what_kubeadm_prints(box, tmp_path):
     box.dry_run(asked(cluster=GATE, overrides=InitOverrides(dry_run=True), only=FILES), box.layout.run / "dry")
     told = box.lines("dryrun")
     users = "kubeadm-etcd kubeadm-kas kubeadm-kcm kubeadm-ks kubeadm-sa-key-readers"
-    assert told.count(f"Would create the users and groups [{users}] unless they are there") == 4
+    assert told.count(f"Would create the users and groups [{users}] unless they exist") == 4
     assert box.lines("etcd")[-1] == 'Would update the static pod manifest of "etcd" to run as non-root'
     assert len([line for line in box.lines("control-plane") if line.startswith("Would update")]) == 3
     dry = Path(box.layout.run) / "dry"

@@ -523,7 +523,7 @@ def patches(tmp_path, name, value):
 
 
 def test_patches_are_remembered_until_others_are_given_or_they_are_forgotten(box, tmp_path):
-    said = "Using the patches of the last run; `--patches DIR` uses others, and `--patches none` forgets them"
+    said = "Using the patches of the last run; `--patches DIR` uses others, and `--patches none` deletes them"
     box.upgrade(patches=patches(tmp_path, "first", "--v=3"))
     assert said not in box.lines("patches")
     assert "    - --v=3\n" in box.text("kube-scheduler")
@@ -668,7 +668,7 @@ def test_a_snapshot_of_etcd_is_saved_before_the_first_static_pod_is_replaced(box
     ("wrong", "text"),
     [
         ({"etcd_size": 1 << 60}, "does not fit on its file system"),
-        ({"snapshot_of_etcd": snapshot(database(1))[:-33]}, "the snapshot did not arrive whole"),
+        ({"snapshot_of_etcd": snapshot(database(1))[:-33]}, "the snapshot is incomplete"),
         ({"dead": ("node1",)}, "connection refused"),
     ],
 )

@@ -59,7 +59,7 @@ def test_proxies_are_a_private_file_that_an_environment_without_proxies_keeps(tm
     assert file.read_text().splitlines()[:2] == ["[Service]", 'Environment="HTTP_PROXY=http://u:p%%40w@127.0.0.1:3128"']
     assert file.stat().st_mode & 0o777 == 0o600
     assert [event.text for event in reporter.events if isinstance(event, Warned)] == [
-        "HTTP_PROXY is an address of this host's loopback, where machines do not reach it"
+        "HTTP_PROXY is a loopback address of this host, which machines cannot reach"
     ]
     before = file.read_text()
     registries.write_proxies(paths, NETWORK, {}, reporter=reporter)
@@ -77,5 +77,5 @@ def test_machines_see_the_directory_of_the_user(tmp_path: Path, monkeypatch: pyt
 
 def test_another_directory_is_another_configuration() -> None:
     record.require_same(CLUSTER, kubernetes_version=None, config=None, registry_config=None)
-    with pytest.raises(ConfigurationChanged, match='see the registry configuration "none"'):
+    with pytest.raises(ConfigurationChanged, match='use the registry configuration "none"'):
         record.require_same(CLUSTER, kubernetes_version=None, config=None, registry_config="/etc/certs.d")

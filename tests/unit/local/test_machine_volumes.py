@@ -102,7 +102,7 @@ def test_a_directory_whose_path_has_a_colon_is_refused(tmp_path: Path, monkeypat
 
 
 def test_two_directories_at_one_path_and_missing_ones_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="two directories are to be at /mnt"):
+    with pytest.raises(UsageError, match="two directories would be mounted at /mnt"):
         mounts.parse_all(["/a:/mnt", "/b:/mnt"])
     mounts.require_sources(mounts.parse_all([f"{tmp_path}:/mnt"]))
     with pytest.raises(UsageError, match="is not a directory") as caught:

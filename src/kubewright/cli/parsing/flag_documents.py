@@ -114,7 +114,7 @@ def _problems(flag: Flag, value: object) -> Iterator[tuple[FieldErrorType, str]]
 def _duration_problems(text: str) -> Iterator[tuple[FieldErrorType, str]]:
     try:
         if Duration.parse(text) <= 0:
-            yield FieldErrorType.INVALID, "must be longer than nothing"
+            yield FieldErrorType.INVALID, "must be longer than zero"
     except ValueError as error:
         yield FieldErrorType.INVALID, str(error)
 

@@ -91,7 +91,7 @@ ROWS = (
             ALL_FORMATS,
         ),
         description="The leader sends its data. The file gets its name when it is complete and its checksum is right; only its owner may read it."
-        f" Beside it, FILE.json describes which cluster it is of. A snapshot contains all Secrets, unencrypted unless the API server encrypts them. {_HOW}",
+        f" FILE.json next to it describes the cluster that the snapshot belongs to. A snapshot contains all Secrets, unencrypted unless the API server encrypts them. {_HOW}",
         examples=("etcd snapshot save /var/backups/etcd.db", "etcd snapshot save - | age -r RECIPIENT > etcd.db.age"),
     ),
     Command(
@@ -104,7 +104,7 @@ ROWS = (
             ALL_FORMATS,
         ),
         description="Checks the size and the checksum, compares the file with FILE.json, and if there is an etcdutl, counts the keys with it."
-        " Exits with 3 if the file is not a whole snapshot.",
+        " Exits with 3 if the file is not a complete snapshot.",
         examples=("etcd snapshot verify /var/backups/etcd.db",),
     ),
     Command(

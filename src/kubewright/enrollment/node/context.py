@@ -190,4 +190,4 @@ class NodeJoinContext(RunContext):
 
 def until_joined(ctx: NodeJoinContext) -> str | None:
     """Skip a phase if this machine already has the hub's files."""
-    return f"{ctx.kubeconfig} is there: the hub has answered" if ctx.bound.base.state(ctx.kubeconfig) is not None else None
+    return f"{ctx.kubeconfig} exists: the hub has answered" if ctx.bound.base.state(ctx.kubeconfig) is not None else None

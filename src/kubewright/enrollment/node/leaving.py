@@ -86,8 +86,8 @@ def _asking() -> Iterator[None]:
     except Unreachable as error:
         raise APIError(
             str(error),
-            remedy="try again; if the hub has already removed this machine, or no longer exists, leave with `--skip-phases drain,depart`, and see"
-            " that its Node is deleted and its name free: kubewright hub requests forget",
+            remedy="try again; if the hub has already removed this machine, or no longer exists, leave with `--skip-phases drain,depart`, and"
+            " make sure that its Node is deleted and its name is free: kubewright hub requests forget",
         ) from error
 
 
@@ -117,7 +117,7 @@ def depart(ctx: NodeLeaveContext) -> Iterator[Change | Waited]:
         saying=f"the hub to remove the node {ctx.node}",
         every=_LOOK,
         at_most=_LONGEST_LOOK,
-        remedy=f"look whether the hub runs; or {_BY_HAND}",
+        remedy=f"check that the hub is running; or {_BY_HAND}",
     )
     yield ctx.bound.host.remove(ctx.kubeconfig)
 
@@ -152,7 +152,7 @@ def _remains(ctx: NodeLeaveContext) -> str | None:
     refused = (core.metadata(found).get("annotations") or {}).get(LEAVE_ANSWER)
     if refused:
         raise LeaveRefused(f"the hub does not let {ctx.node} leave: {quoted(str(refused))}", remedy=_BY_HAND)
-    return "its Node is there"
+    return "its Node still exists"
 
 
 def only_joined(ctx: NodeLeaveContext) -> str | None:

@@ -123,7 +123,7 @@ def _with_mask(text: str) -> str:
 def _addresses(text: str, behind: Sequence[Network], *, several: bool) -> tuple[Interface, ...]:
     texts = text.split(",")
     if len(texts) > (2 if several else 1) or (not several and len(behind) > 1):
-        raise TrustError("it has more addresses or networks than one")
+        raise TrustError("it has more than one address or network")
     found = tuple(_address(one, behind) for one in texts)
     if len({one.version for one in found}) != len(found):
         raise TrustError("it has two addresses of one family")

@@ -125,14 +125,14 @@ def _require_same_machine(ctx: BackupContext) -> None:
     told, name = ctx.task.description, ctx.host.facts.detected.host_name
     if told.get("hostName") != name:
         raise CheckFailed(
-            f"the backup is of the machine {told.get('hostName')}, and this one is called {name}",
+            f"the backup is from the machine {told.get('hostName')}, and this one is called {name}",
             remedy=f"restore it on a machine of that name: hostnamectl set-hostname {told.get('hostName')}",
         )
     address = urlsplit(ctx.member.peer_url).hostname or ""
     own = {one.address for one in ctx.host.network.interface_addresses()}
     if address not in own and not _is_loopback(address):
         raise CheckFailed(
-            f"the backup is of a machine with the address {address}, which this one does not have",
+            f"the backup is from a machine with the address {address}, which this one does not have",
             detail=f"it has {', '.join(sorted(own))}",
             remedy="give this machine that address: certificates and manifests contain it",
         )
@@ -192,7 +192,7 @@ def _data(ctx: BackupContext, swap: DataSwap) -> Iterator[Step]:
         return backup.database(_pieces(ctx.request), name=ctx.request.file, key=ctx.request.key)
 
     yield ctx.host.ensure(Directory(path=swap.data, mode=_PRIVATE))
-    ctx.say("Making the data directory of etcd")
+    ctx.say("Creating the data directory of etcd")
     if ctx.host.state(swap.staged) is None:
         yield ctx.host.ensure(Streamed(path=database, pieces=pieces, size=ctx.archive.snapshot.size))
         revisions = etcdutl.bump(seconds_since(ctx.task.description, ctx.clock))
@@ -205,7 +205,7 @@ _FLAGS: Final = "key-file peers-are-gone etcdutl yes"
 PHASES: Final[Phases[BackupContext]] = Phases(
     Phase(
         "preflight",
-        "Check the machine, and ask",
+        "Check the machine, and ask for confirmation",
         run=lambda ctx: ctx.bound.preflight(ctx),
         flags=_FLAGS,
         argument="file",

@@ -122,7 +122,7 @@ class ClusterHealth:
 
     def _problems(self) -> Iterator[str]:
         if self.unknown:
-            yield f"nobody says who the members are: {self.unknown}"
+            yield f"no endpoint returns the members: {self.unknown}"
         for one in self.members:
             if one.problem:
                 yield f"{one.name}: {one.problem}"

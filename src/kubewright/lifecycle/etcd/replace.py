@@ -168,7 +168,12 @@ def _member(ctx: ReplaceContext, kept: Checkpoint, swap: DataSwap) -> Iterator[S
 
 _FLAGS: Final = "endpoints again yes"
 PHASES: Final[Phases[ReplaceContext]] = Phases(
-    Phase("preflight", "Check that the other members have a majority, and ask", run=lambda ctx: ctx.bound.preflight(ctx), flags=_FLAGS),
+    Phase(
+        "preflight",
+        "Check that the other members have a majority, and ask for confirmation",
+        run=lambda ctx: ctx.bound.preflight(ctx),
+        flags=_FLAGS,
+    ),
     Phase("replace", "Remove the member, and add it again without data", run=carried_out, flags=_FLAGS),
 )
 ROW: Final = Operation(

@@ -74,11 +74,11 @@ def _data(ctx: RestoreContext, kept: Checkpoint, swap: DataSwap) -> Iterator[Ste
     if swap.done:
         return
     if ctx.task.source is not None:
-        ctx.say(f"Making a data directory of {ctx.task.source}")
+        ctx.say(f"Creating a data directory from {ctx.task.source}")
         yield from swap.generate(_generated(ctx, swap, ctx.task.source))
     yield from ctx.stopped(kept)
     if ctx.task.source is None:
-        ctx.say("Making the data directory of a cluster with one member of the data of this one")
+        ctx.say("Creating the data directory of a cluster with one member from the data of this one")
         yield from swap.generate(_generated(ctx, swap, swap.member / _DATABASE))
     yield from swap.put()
 
@@ -151,7 +151,7 @@ _FLAGS: Final = "from-this-member fence unfence peers-are-gone etcdutl again yes
 PHASES: Final[Phases[RestoreContext]] = Phases(
     Phase(
         "preflight",
-        "Check the data and the other members, and ask",
+        "Check the data and the other members, and ask for confirmation",
         run=lambda ctx: ctx.bound.preflight(ctx),
         flags=_FLAGS,
         argument="file",

@@ -109,7 +109,7 @@ def _require_version(ctx: RestoreContext) -> None:
 def _lost(ctx: RestoreContext) -> str:
     """Return the first part of the question: what is lost."""
     if ctx.request.fence:
-        return f"etcd and the API server of this machine ({ctx.member.name}) are stopped, and stay so until they are told to start again."
+        return f"etcd and the API server of this machine ({ctx.member.name}) are stopped, and stay stopped until they are started again."
     kept = f"The present data stays in {ctx.member.layout.etcd_data}."
     if ctx.task.source is None:
         return (

@@ -74,9 +74,7 @@ def save(etcd: Etcd, source: Source, write: Callable[[bytes], object], *, name: 
     try:
         return checker.finish()
     except DocumentError as error:
-        raise Unreachable(
-            f"the snapshot of {source.member.name} did not arrive whole", detail=error.detail, remedy="save it again"
-        ) from error
+        raise Unreachable(f"the snapshot of {source.member.name} is incomplete", detail=error.detail, remedy="save it again") from error
 
 
 def describe(host: Host, source: Source, snapshot: Snapshot, *, pki: PurePosixPath, clock: Clock) -> dict[str, object]:

@@ -83,7 +83,7 @@ def compare(snapshot: Snapshot, content: bytes | None, *, name: str, contents: C
 
 def _description(content: bytes | None, *, name: str) -> tuple[Mapping[str, Any], tuple[str, ...]]:
     if content is None:
-        return {}, (f"{name} does not exist, so it is unknown which cluster the snapshot is of",)
+        return {}, (f"{name} does not exist, so it is unknown which cluster the snapshot belongs to",)
     try:
         found = json.loads(content)
     except ValueError:

@@ -83,7 +83,7 @@ def take_back(ctx: UpgradeContext) -> Iterator[Change]:
 
 
 PHASES: Final[Phases[UpgradeContext]] = Phases(
-    Phase("preflight", "List what goes back, and ask", run=lambda ctx: ctx.bound.preflight(ctx), flags="yes"),
+    Phase("preflight", "List what is restored, and ask for confirmation", run=lambda ctx: ctx.bound.preflight(ctx), flags="yes"),
     Phase("control-plane", "Put the earlier static pods of this machine back", run=take_back),
 )
 

@@ -197,7 +197,7 @@ def _problem(paths: ClusterPaths, components: list[dict[str, Any]], *, running: 
     name = paths.name
     if (daemon := daemon_process.identity(paths)) is not None:
         return f"its daemon (pid {daemon.pid}) does not answer; run `kill -9 {daemon.pid}`, then `kubewright up --name {name}`"
-    return f"its daemon does not run, nothing is restarted; `kubewright up --name {name}` starts one" if components else ""
+    return f"its daemon is not running, so nothing is restarted; `kubewright up --name {name}` starts one" if components else ""
 
 
 def _state(paths: ClusterPaths, components: list[dict[str, Any]], nodes: dict[str, int], *, running: bool) -> str:

@@ -82,7 +82,7 @@ def require_families(config: str) -> None:
     """Require what a cluster with this configuration needs besides. Raises CheckFailed."""
     if any(map(network.is_ipv6, subnets.of(config).pods)) and not network.kernel_has_ipv6():
         raise CheckFailed(
-            "the kernel of this host has no IPv6, which the cluster is to have",
+            "the kernel of this host has no IPv6, but the cluster needs it",
             remedy="boot it without `ipv6.disable=1`, or leave IPv6 out of podSubnet and serviceSubnet",
         )
 
@@ -121,7 +121,7 @@ def _programs(subject: Subject) -> Iterable[Finding]:
 def _tree(subject: Subject) -> Iterable[Finding]:
     if not subject.has_tree and not subject.offers_tree and subject.which("apt-get") is None:
         yield Finding(
-            text="the machines' Debian tree has to be made, and this host has no apt",
+            text="the machines' Debian tree has to be built, but this host has no apt",
             remedy="use a host with Debian or Ubuntu, or the file that `make machine-tree` makes on one",
         )
 

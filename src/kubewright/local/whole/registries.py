@@ -57,7 +57,7 @@ def write_proxies(paths: ClusterPaths, network: Network, environment: Mapping[st
     for name in _NAMES:
         host = urlsplit(variables.get(name, "")).hostname or ""
         if host == "localhost" or ((address := formats.address(host)) is not None and address.is_loopback):
-            reporter.emit(Warned(text=f"{name} is an address of this host's loopback, where machines do not reach it"))
+            reporter.emit(Warned(text=f"{name} is a loopback address of this host, which machines cannot reach"))
     if variables:
         lines = "".join(f"Environment={units.variable(name, text)}\n" for name, text in variables.items())
         Files().write(File(path=PurePosixPath(_file(paths)), content=f"[Service]\n{lines}".encode(), mode=0o600))

@@ -41,7 +41,7 @@ def status(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Any]:
     states = {name: nodes.get(name, _UNKNOWN) if name in running else _UNKNOWN for name in machines}  # its Node is Ready for a while
     daemon, addresses = daemon_client.status(paths), members.addresses(cluster)
     if not daemon and running:
-        problem = f"its daemon does not run, which forwards ports; `sudo kubewright up --name {cluster.name}` starts one"
+        problem = f"its daemon, which forwards ports, is not running; `sudo kubewright up --name {cluster.name}` starts one"
     lacking = [name for name, state in states.items() if state == NO_NETWORK]
     if lacking and cluster.cni == NO_CNI and not problem:
         problem = f"no network plugin runs on {', '.join(lacking)}: Nodes become Ready, and pods start, when you install one (--cni none)"

@@ -173,7 +173,7 @@ def _decompressed(archive: IO[bytes]) -> Iterator[IO[bytes]]:
     try:
         process = subprocess.Popen(argv, stdin=archive, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={"PATH": PATH})
     except FileNotFoundError as error:
-        raise HostError("zstd is not installed, which unpacks the machine tree", remedy="apt-get install zstd") from error
+        raise HostError("zstd, which unpacks the machine tree, is not installed", remedy="apt-get install zstd") from error
     assert process.stdout is not None
     assert process.stderr is not None
     try:

@@ -172,7 +172,7 @@ def _wanted(options: ClusterOptions, name: str) -> dict[str, Any]:
     problem = decisions.endpoint_problem(server)
     if problem:
         raise UsageError(
-            f"{quoted(server)}, which nodes are to reach, {problem}", remedy="name the API server with --server https://HOST:PORT"
+            f"{quoted(server)}, which nodes have to reach, {problem}", remedy="name the API server with --server https://HOST:PORT"
         )
     values = {one: value for one, value in shallow(options).items() if one in _SAME}
     return {

@@ -116,7 +116,7 @@ class SecretsElection:
             await work()
             return
         await self._require_right()
-        _log.info("waiting for the lease %s/%s, where another hub has it", self._namespace, self._name)
+        _log.info("waiting for the lease %s/%s, which another hub holds", self._namespace, self._name)
         await self._elector.run(work)
 
     async def _require_right(self) -> None:
@@ -129,7 +129,7 @@ class SecretsElection:
             raise HostError(
                 f"this hub may not read the lease {self._namespace}/{self._name}",
                 detail=str(error),
-                remedy='let it get, create and update "leases" of "coordination.k8s.io" there; or, where it is the only hub of its state, --leader-elect=false',
+                remedy='let it get, create and update "leases" of "coordination.k8s.io" there; or, if no other hub works with this state, use --leader-elect=false',
             ) from error
         except APIError:  # the election retries
             return

@@ -61,7 +61,7 @@ def list_nodes(parsed: Parsed) -> int:
         named = ", ".join(f"{row['cluster']} {row['node']} ({row['ends']})" for row in soon[:_NAMED])
         more = f", and {len(soon) - _NAMED} more" if len(soon) > _NAMED else ""
         inputs.warn(
-            [f"certificates of {len(soon)} nodes end within {_SOON.days} days: {named}{more}; each has to leave, and to join again"]
+            [f"certificates of {len(soon)} nodes expire within {_SOON.days} days: {named}{more}; each node has to leave and join again"]
         )
     return 0
 

@@ -66,7 +66,7 @@ def require_room(found: VPN | None, records: Iterable[JoinRecord]) -> None:
     ]
     if outside:
         raise UsageError(
-            f"{len(outside)} nodes have addresses in the VPN as it is",
+            f"{len(outside)} nodes have addresses in the present VPN",
             detail=", ".join(sorted(outside)[:20]),
             remedy="give --vpn-cidr as before; or have these nodes leave first",
         )

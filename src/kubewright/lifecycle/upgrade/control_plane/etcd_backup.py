@@ -77,4 +77,4 @@ def _pieces(ctx: UpgradeContext, status: Status, path: PurePosixPath) -> Iterato
     try:
         checker.finish()
     except DocumentError as error:
-        raise Unreachable("the snapshot did not arrive whole", detail=error.detail) from error
+        raise Unreachable("the snapshot is incomplete", detail=error.detail) from error

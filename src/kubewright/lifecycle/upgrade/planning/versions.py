@@ -94,7 +94,7 @@ class Verdict:
         """Return the reasons that `force` overrides. Raises UsageError with all reasons that count."""
         counting = [*self.mandatory, *(() if force else self.skippable)]
         if counting:
-            remedy = "choose another version" if self.mandatory else "choose another version, or pass over this with --force"
+            remedy = "choose another version" if self.mandatory else "choose another version, or override this with --force"
             raise UsageError(f"this cluster cannot be upgraded to {target}", detail="\n".join(counting), remedy=remedy)
         return self.skippable
 
