@@ -96,7 +96,9 @@ TABLES: Final = {
         ("tests/unit/apis/test_validation_verdicts.py", "tests/unit/apis"),
     ),
     "rbac": Table(("manifests/rbac.py",), frozenset({"Grant", "Rule", "Subject"}), ("tests/unit/manifests", _INIT_CASES)),
-    "serving-checks": Table(("controllers/serving/checks.py",), frozenset({"Check"}), ("tests/unit/controllers/test_serving_checks.py",)),
+    "serving-checks": Table(
+        ("controllers/serving/checks.py",), frozenset({"ServingCheck"}), ("tests/unit/controllers/test_serving_checks.py",)
+    ),
     "client-checks": Table(
         ("controllers/serving/clients.py",), frozenset({"ClientCheck"}), ("tests/unit/controllers/test_client_checks.py",)
     ),

@@ -212,7 +212,7 @@ class Found:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class CertificateCheck:
     """A check. `differs` returns '' if it matches, else what is wrong, without secrets."""
 
     name: str
@@ -260,13 +260,13 @@ def _names(spec: CertificateSpec, found: Found) -> str:
     return f"it is not for {', '.join(lacking)}" if lacking else ""
 
 
-CHECKS: Final[tuple[Check, ...]] = (
-    Check(name="chain", differs=_chain, remedy="restore the CA that signed it, or " + _AGAIN),
-    Check(name="key there", differs=_key_there, remedy="put {key} back, or remove {crt} to have both created again"),
-    Check(name="key fits", differs=_key_fits, remedy="restore both from the same copy, or " + _AGAIN),
-    Check(name="subject", differs=_subject, remedy=_AGAIN),
-    Check(name="usages", differs=_usages, remedy=_AGAIN),
-    Check(name="names", differs=_names, remedy=_AGAIN + ", or remove the name from the configuration"),
+CHECKS: Final[tuple[CertificateCheck, ...]] = (
+    CertificateCheck(name="chain", differs=_chain, remedy="restore the CA that signed it, or " + _AGAIN),
+    CertificateCheck(name="key there", differs=_key_there, remedy="put {key} back, or remove {crt} to have both created again"),
+    CertificateCheck(name="key fits", differs=_key_fits, remedy="restore both from the same copy, or " + _AGAIN),
+    CertificateCheck(name="subject", differs=_subject, remedy=_AGAIN),
+    CertificateCheck(name="usages", differs=_usages, remedy=_AGAIN),
+    CertificateCheck(name="names", differs=_names, remedy=_AGAIN + ", or remove the name from the configuration"),
 )
 
 

@@ -49,7 +49,7 @@ class Verdict(enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
+class ServingCheck:
     """One check.
 
     `failed` says what is wrong, '' if nothing is. `reason` is the reason of the condition, and a label of metrics.
@@ -271,22 +271,22 @@ def shown(text: str) -> str:
 
 DENY, WAIT = Verdict.DENY, Verdict.WAIT
 CHECKS: Final = (
-    Check(id="S1", reason="Malformed", verdict=DENY, summary="one PEM block of at most 8 KiB, signed by its own key", failed=_form),
-    Check(id="S2", reason="WeakKey", verdict=DENY, summary="a strong key", failed=_weak_key),
-    Check(id="S3", reason="NotANode", verdict=DENY, summary="the requester is a node", failed=_not_a_node),
-    Check(id="S4", reason="SubjectMismatch", verdict=DENY, summary="the subject is exactly the requester", failed=_subject_differs),
-    Check(id="S5", reason="Usages", verdict=DENY, summary="usages of a server certificate", failed=_usages),
-    Check(id="S6", reason="Extensions", verdict=DENY, summary="no extension but names and usages", failed=_extensions),
-    Check(id="S7", reason="SanForm", verdict=DENY, summary="only DNS names and addresses, no more than needed", failed=_san_form),
-    Check(id="S8", reason="SanForm", verdict=DENY, summary="DNS names in lower case without wildcards", failed=_dns_form),
-    Check(id="R1", reason="Superseded", verdict=DENY, summary="the newest request of its node", failed=_superseded),
-    Check(id="R2", reason="TooManyRequests", verdict=WAIT, summary="not too many requests of its node", failed=_too_many),
-    Check(id="S9", reason="Lifetime", verdict=DENY, summary="no longer than the policy allows", failed=_lifetime),
-    Check(id="S10", reason="NodeMissing", verdict=WAIT, summary="the Node exists", failed=_node_missing),
-    Check(
+    ServingCheck(id="S1", reason="Malformed", verdict=DENY, summary="one PEM block of at most 8 KiB, signed by its own key", failed=_form),
+    ServingCheck(id="S2", reason="WeakKey", verdict=DENY, summary="a strong key", failed=_weak_key),
+    ServingCheck(id="S3", reason="NotANode", verdict=DENY, summary="the requester is a node", failed=_not_a_node),
+    ServingCheck(id="S4", reason="SubjectMismatch", verdict=DENY, summary="the subject is exactly the requester", failed=_subject_differs),
+    ServingCheck(id="S5", reason="Usages", verdict=DENY, summary="usages of a server certificate", failed=_usages),
+    ServingCheck(id="S6", reason="Extensions", verdict=DENY, summary="no extension but names and usages", failed=_extensions),
+    ServingCheck(id="S7", reason="SanForm", verdict=DENY, summary="only DNS names and addresses, no more than needed", failed=_san_form),
+    ServingCheck(id="S8", reason="SanForm", verdict=DENY, summary="DNS names in lower case without wildcards", failed=_dns_form),
+    ServingCheck(id="R1", reason="Superseded", verdict=DENY, summary="the newest request of its node", failed=_superseded),
+    ServingCheck(id="R2", reason="TooManyRequests", verdict=WAIT, summary="not too many requests of its node", failed=_too_many),
+    ServingCheck(id="S9", reason="Lifetime", verdict=DENY, summary="no longer than the policy allows", failed=_lifetime),
+    ServingCheck(id="S10", reason="NodeMissing", verdict=WAIT, summary="the Node exists", failed=_node_missing),
+    ServingCheck(
         id="S11a", reason="RecordUnavailable", verdict=WAIT, summary="the join records answered", failed=_records_unavailable, fetched=True
     ),
-    Check(
+    ServingCheck(
         id="S11b",
         reason="NoRecord",
         verdict=WAIT,
@@ -294,8 +294,10 @@ CHECKS: Final = (
         failed=_membership(Membership.NO_RECORD),
         fetched=True,
     ),
-    Check(id="S11", reason="Revoked", verdict=DENY, summary="the node has not left", failed=_membership(Membership.LEFT), fetched=True),
-    Check(
+    ServingCheck(
+        id="S11", reason="Revoked", verdict=DENY, summary="the node has not left", failed=_membership(Membership.LEFT), fetched=True
+    ),
+    ServingCheck(
         id="S11c",
         reason="UnknownCredential",
         verdict=DENY,
@@ -303,11 +305,11 @@ CHECKS: Final = (
         failed=_membership(Membership.OTHER_CREDENTIAL),
         fetched=True,
     ),
-    Check(id="S12", reason="ReservedName", verdict=DENY, summary="no name of the control plane, Services or pods", failed=_reserved),
-    Check(id="S13", reason="ForeignName", verdict=DENY, summary="no name of another node", failed=_foreign, fetched=True),
-    Check(id="S14a", reason="OutsidePolicy", verdict=DENY, summary="within nodeCIDRs and dnsSuffixes", failed=_outside),
-    Check(id="S14b", reason="SourceUnavailable", verdict=WAIT, summary="every source answered", failed=_unavailable, fetched=True),
-    Check(
+    ServingCheck(id="S12", reason="ReservedName", verdict=DENY, summary="no name of the control plane, Services or pods", failed=_reserved),
+    ServingCheck(id="S13", reason="ForeignName", verdict=DENY, summary="no name of another node", failed=_foreign, fetched=True),
+    ServingCheck(id="S14a", reason="OutsidePolicy", verdict=DENY, summary="within nodeCIDRs and dnsSuffixes", failed=_outside),
+    ServingCheck(id="S14b", reason="SourceUnavailable", verdict=WAIT, summary="every source answered", failed=_unavailable, fetched=True),
+    ServingCheck(
         id="S14",
         reason="NotOwned",
         verdict=WAIT,
@@ -316,10 +318,14 @@ CHECKS: Final = (
         patience=600.0,
         fetched=True,
     ),
-    Check(id="S15", reason="NotReported", verdict=WAIT, summary="the Node reports every name", failed=_not_reported),
-    Check(id="S16a", reason="DnsUnavailable", verdict=WAIT, summary="every name could be looked up", failed=_name_unresolved, fetched=True),
-    Check(id="S16", reason="DnsMismatch", verdict=WAIT, summary="every name resolves to the node alone", failed=_dns_differs, fetched=True),
-    Check(id="S17", reason="AddressInUse", verdict=DENY, summary="no kubelet of another node answers", failed=_in_use, fetched=True),
-    Check(id="S18", reason="KeyReuse", verdict=DENY, summary="a key that nobody used before", failed=_key_reuse),
+    ServingCheck(id="S15", reason="NotReported", verdict=WAIT, summary="the Node reports every name", failed=_not_reported),
+    ServingCheck(
+        id="S16a", reason="DnsUnavailable", verdict=WAIT, summary="every name could be looked up", failed=_name_unresolved, fetched=True
+    ),
+    ServingCheck(
+        id="S16", reason="DnsMismatch", verdict=WAIT, summary="every name resolves to the node alone", failed=_dns_differs, fetched=True
+    ),
+    ServingCheck(id="S17", reason="AddressInUse", verdict=DENY, summary="no kubelet of another node answers", failed=_in_use, fetched=True),
+    ServingCheck(id="S18", reason="KeyReuse", verdict=DENY, summary="a key that nobody used before", failed=_key_reuse),
 )
 """In this order; the first one that fails decides. A row without a test that fails without it is a mistake."""

@@ -89,7 +89,7 @@ class ClientSubject:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientCheck:
-    """One check, as in `checks.Check`: a request that is younger than `patience` seconds waits instead of being denied."""
+    """One check, as in `checks.ServingCheck`: a request that is younger than `patience` seconds waits instead of being denied."""
 
     id: str
     reason: str

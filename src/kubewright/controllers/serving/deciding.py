@@ -10,7 +10,7 @@ from kubewright.apis.node_approval import NodeApprovalPolicy
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
 from kubewright.controllers.requests import APPROVED, DENIED, KUBELET_SERVING, Nothing, SigningRequest
-from kubewright.controllers.serving.checks import CHECKS, Check, Verdict
+from kubewright.controllers.serving.checks import CHECKS, ServingCheck, Verdict
 from kubewright.controllers.serving.evidence import NODES, Evidence, Subject
 
 STALE_AFTER: Final = timedelta(hours=24)
@@ -67,7 +67,7 @@ class Ask:
 class Result(NamedTuple):
     """What one check found. `problem` is '' if nothing is wrong."""
 
-    check: Check
+    check: ServingCheck
     problem: str
 
 
