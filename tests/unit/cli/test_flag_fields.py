@@ -17,7 +17,7 @@ from kubewright.cli.handlers.hub.vpn import VPNOptions
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import parse
 from kubewright.cli.rows import commands
-from kubewright.cli.rows.model import LEVEL, MODULES, PAIRS
+from kubewright.cli.rows.model import LEVEL, MODULES, PAIRS, Command
 from kubewright.enrollment.node.leaving import NodeLeaveOptions
 from kubewright.enrollment.node.request import NodeJoinOptions
 from kubewright.enrollment.node.rotating import NodeRotateOptions
@@ -104,3 +104,8 @@ def test_examples_are_whole_lines():
     rows = [row for row in commands.TABLE.every() if row.examples]
     assert len(rows) > 20
     assert [(row.path, one) for row in rows for one in row.examples if row.path not in one.replace("kubewright ", "")] == []
+
+
+def test_one_text_is_refused_where_a_tuple_of_examples_is_meant():
+    with pytest.raises(TypeError, match="the examples of up are one text"):
+        Command("up", "Start a cluster", examples="up --nodes 3")
