@@ -92,7 +92,7 @@ def state_home(environment: Mapping[str, str]) -> PurePosixPath:
     Raises UsageError if neither it nor a home directory is known.
     """
     named = environment.get("XDG_STATE_HOME", "")
-    if named.startswith("/"):  # the specification requires to ignore a relative one
+    if named.startswith("/"):  # a relative path is to be ignored (XDG Base Directory Specification)
         return PurePosixPath(named) / "kubewright"
     home = environment.get("HOME", "")
     if not home.startswith("/"):

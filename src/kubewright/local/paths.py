@@ -96,7 +96,7 @@ def state_directory(given: str = "") -> Path:
     if given:
         return Path(given).expanduser().absolute()
     base = os.environ.get("XDG_STATE_HOME", "")
-    if not base.startswith("/"):  # the specification requires to ignore a relative one
+    if not base.startswith("/"):  # a relative path is to be ignored (XDG Base Directory Specification)
         home = Path("~").expanduser()
         if not home.is_absolute():
             raise UsageError("no home directory is known", remedy="set HOME or XDG_STATE_HOME, or give --state-dir")

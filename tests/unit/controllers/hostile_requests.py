@@ -193,7 +193,7 @@ def judge(body: dict[str, Any], random: SeededRandom) -> str:
 
 
 def _require_rules(signer: str, found: x509.Certificate, issuer: x509.Certificate) -> None:
-    """Check the certificate itself against section 4.2 and 4.3 of the specification."""
+    """Check the certificate itself: lifetime, extensions, and the rules of its signer (Kubernetes v1.36: pkg/controller/certificates/signer)."""
     found.verify_directly_issued_by(issuer)
     span = found.not_valid_after_utc - found.not_valid_before_utc
     assert timedelta(0) < span <= YEAR

@@ -11,7 +11,7 @@ FOLDERS = ("src", "tests", "testbed", "scripts", "docs")
 PAGES = sorted(
     path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".md", ".go"} and path != Path(__file__)
 )
-ELSEWHERE = re.compile(r"\bspec/[a-z-]+\.md|\bDESIGN\b|\bspec (?:of )?[0-9]+\.[0-9]+")
+ELSEWHERE = re.compile(r"\bspec/[a-z-]+\.md|\bDESIGN\b|\bspec (?:of )?[0-9]+\.[0-9]+|\bof the specification\b")
 """Documents that readers of this repository do not have."""
 OWN = re.compile(r"(?<![\w/.-])(?:docs|tests|src/kubewright)/[\w/-]+\.(?:md|py|toml)\b")
 MADE_UP = ("tests/unit/repository/", "docs/guide/example-pytest/")
