@@ -27,7 +27,7 @@ LARGEST: Final = 8192
 MOST_DNS: Final = 4
 MOST_IPS: Final = 16
 MOST_AN_HOUR: Final = 12
-"""Requests of one node. A kubelet whose requests are not answered sends one in 15 minutes."""
+"""Requests of one node. A kubelet whose requests are not answered sends one every 15 minutes."""
 _BEGIN, _END = b"-----BEGIN CERTIFICATE REQUEST-----", b"-----END CERTIFICATE REQUEST-----"
 _PURPOSE: Final = b"\x30\x0a\x06\x08\x2b\x06\x01\x05\x05\x07\x03"
 """The DER of an extended key usage with one purpose (RFC 5280 section 4.2.1.12), without the last number."""

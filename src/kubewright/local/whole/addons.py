@@ -43,7 +43,7 @@ def _name_of_host(api: KubeAPI, gateway: str) -> list[Change]:
 
 
 def with_host(text: str, address: str) -> str:
-    """Return a Corefile in which the host's name has this address; unchanged if its root zone has other plans for `hosts`."""
+    """Return a Corefile in which the host's name has this address; unchanged if its root zone has other `hosts`."""
     if _ENTRY.search(text):
         return _ENTRY.sub(rf"\g<1>{address} {HOST_NAME}", text)
     roots = [server for server in corefile.parse(text) if set(server.zones) & {".", ".:53"}]

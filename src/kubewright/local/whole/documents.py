@@ -165,7 +165,7 @@ def of_join(name: str, *, addresses: Sequence[str], control_plane: bool, credent
 
 
 def _registration(name: str, addresses: Sequence[str], *, unverified: bool, given: object = None) -> dict[str, Any]:
-    """Return how a Node is registered. `given` are the user's arguments for the kubelet, which uses only an IPv4 address unless it is told."""
+    """Return how a Node is registered. `given` are the user's arguments for the kubelet, which uses only an IPv4 address unless it is told otherwise."""
     registration: dict[str, Any] = {"name": name}
     if unverified:
         registration["ignorePreflightErrors"] = ["SystemVerification"]

@@ -18,7 +18,7 @@ _RECORD: Final = str(Layout().machine_record)
 
 
 def newcomers(run: UpRun, names: Collection[str]) -> list[str]:
-    """Return those of these machines, which run, that have not joined completely and do not leave."""
+    """Return those of these running machines that have not joined completely and are not leaving."""
     wanted = members.members(run.cluster.settled())
     return [name for name in names if name in wanted and name != run.first.name and not _has_joined(run.group.machines[name])]
 

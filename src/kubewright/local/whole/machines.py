@@ -41,7 +41,7 @@ def stop(paths: ClusterPaths, name: str) -> bool:
 
 
 def _disconnect(paths: ClusterPaths, cluster: ClusterRecord, name: str) -> None:
-    """Remove the network of a machine that does not run: the kernel would go on to forward packets by its rules."""
+    """Remove the network of a machine that does not run: the kernel would continue to forward packets by its rules."""
     members.network_of(paths).detach(members.members(cluster)[name])
 
 

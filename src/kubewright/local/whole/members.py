@@ -1,6 +1,6 @@
-"""The machines of a cluster as a group: names, addresses, directories. The group is named after the cluster's directory.
+"""The machines of a cluster as a group: names, addresses, directories.
 
-So it is found even if the cluster's record is lost.
+The group is named after the cluster's directory, so that it is found even if the cluster's record is lost.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kubewright.machines.places import MachinePlaces, disks
 HOST_NAME: Final = "host.kubewright.internal"
 """The host, in machines and pods."""
 ENDPOINT: Final = "api.kubewright.internal"
-"""The API server, in machines: all control planes. Clients try one address after the other, so that the loss of one is survived."""
+"""The API server, in machines: all control planes. Clients try one address after the other, so they survive the loss of one."""
 MOST_WORKERS: Final = 150
 _SERVERS: Final = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
 _FIRST_WORKER: Final = 50
@@ -77,7 +77,7 @@ def group_of(
 ) -> Group:
     """Return the group of a cluster's machines, which see the program and, with `shared`, further files of the host.
 
-    Where the user installs a network plugin, nothing of the machines' network is for pods.
+    If the user installs a network plugin, the machines' network has no part for pods.
     """
     return Group(
         group_name(paths),
@@ -144,7 +144,8 @@ def _read(paths: Sequence[str]) -> dict[str, str]:
 def resolvers(files: Mapping[str, str]) -> tuple[str, ...]:
     """Return the name servers of the host that machines can reach, from the texts of resolv.conf and of systemd-resolved's own.
 
-    Addresses of loopback are the host's alone: behind the stub of systemd-resolved, its own file names the real ones.
+    Machines cannot reach loopback addresses of the host. If it uses the stub of systemd-resolved, the file of that service
+    names the real servers.
     """
     for text in files.values():
         words = [line.split() for line in text.splitlines()]

@@ -1,4 +1,4 @@
-"""The directories of the host that machines see: those that run are changed as they are, others get theirs when they start."""
+"""The directories of the host that machines see: running ones get them at once, others when they start."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from kubewright.local.whole import members
 
 
 def wanted(cluster: ClusterRecord, options: UpOptions) -> tuple[str, ...]:
-    """Return the mounts of a cluster after an `up`; those that are given replace all former ones."""
+    """Return the mounts of a cluster after an `up`; given ones replace all former ones."""
     return cluster.mounts if options.mounts is None else tuple(map(str, options.mounts))
 
 
 def ensure(paths: ClusterPaths, cluster: ClusterRecord, names: Collection[str], *, former: ClusterRecord) -> list[Change]:
-    """Let machines, which run, see the directories of the cluster, and no former ones. Raises HostError."""
+    """Mount the directories of the cluster in these running machines, and unmount former ones. Raises HostError."""
     desired = members.binds(cluster)
     gone = [bind for bind in members.binds(former) if bind not in desired]
     changes = []

@@ -52,9 +52,9 @@ def ensure(
 
 
 def change(paths: ClusterPaths, *, add: Sequence[PublishedPort] = (), remove: Sequence[str] = ()) -> tuple[PublishedPort, ...]:
-    """Publish further ports and others no longer; returns those that are published then.
+    """Publish some ports, and stop publishing others; returns the ports that are published then.
 
-    A cluster that is stopped does so when it is started. Raises UsageError for ports that conflict or are not
+    A stopped cluster applies the change when it is started. Raises UsageError for ports that conflict or are not
     published, PortInUse with the owner of a port; nothing has changed then.
     """
     with machines.changed(paths, f"change of the ports of cluster {paths.name}") as cluster:

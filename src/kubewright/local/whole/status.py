@@ -27,7 +27,7 @@ _ONLY_NETWORK: Final = f"container runtime network not ready: NetworkReady=false
 """How a message of the kubelet begins that names no other fault: several are in brackets (kubernetes v1.36: pkg/kubelet/kubelet.go)."""
 _SECONDS: Final = len("2026-01-01T00:00:00")
 _WITHIN: Final = 15.0
-"""Seconds for an answer of the API server, which a busy host may delay by some seconds; nobody is asked in a machine that does not run."""
+"""Seconds for an answer of the API server, which a busy host may delay by some seconds; machines that do not run are not asked."""
 
 
 def status(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from kubewright.local.published import PublishedPort
 from kubewright.local.whole.services.places import MODE, MODULE, RUN, runtime
 
 _LISTENS_WITHIN: Final = 60.0
-"""Seconds after which a daemon that does not listen hangs; on an idle machine it does within half a second."""
+"""Seconds after which a daemon that does not listen counts as hanging; on an idle machine it listens within half a second."""
 _GRACE: Final = 5.0
 _ENDS_WITHIN: Final = 120.0
 """Seconds after which a daemon that was asked to end is killed, and after which that is an error."""

@@ -110,7 +110,7 @@ class ClusterServices:
             controller.look_again()
 
     async def _control_plane(self, *, but: str) -> tuple[str, Access]:
-        """Wait for a control plane that runs, and return its name and the administrator's access, another one than `but` if possible."""
+        """Wait for a control plane that runs, and return its name and the administrator's access, other than `but` if possible."""
         while not (found := self._control_planes()):
             await asyncio.sleep(_LOOK_EVERY)
         return min(found.items(), key=lambda item: item[0] == but)

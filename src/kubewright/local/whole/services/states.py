@@ -14,7 +14,7 @@ from kubewright.machines.machine import Machine
 EVERY: Final = 1.0
 """Seconds between two looks."""
 STOPPED_EVERY: Final = 5
-"""Looks of which one includes the machines that do not run: finding a process in all their cgroups takes longer."""
+"""One look in so many includes the machines that do not run: finding a process in all their cgroups takes longer."""
 
 
 class MachineStates:
