@@ -5,6 +5,7 @@ Its kubelet starts what the manifests say, and its components report their image
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -53,6 +54,12 @@ class Killed(BaseException):
 
 def kill(*_: object, **__: object):
     raise Killed
+
+
+@functools.cache
+def _tag(manifest: str) -> str:
+    """Return the tag of the image that a manifest names. Waits ask for it many times."""
+    return yaml.load(manifest, source="a manifest")["spec"]["containers"][0]["image"].rpartition(":")[2]
 
 
 class Runtime:
@@ -321,7 +328,7 @@ class ControlPlane(Box):
 
     def tag(self, name):
         """The tag of the image that a manifest names."""
-        return yaml.load(self.text(name), source=name)["spec"]["containers"][0]["image"].rpartition(":")[2]
+        return _tag(self.text(name))
 
     def tags(self):
         return [self.tag(name) for name in PODS]
