@@ -119,3 +119,27 @@ def test_leftovers_of_a_killed_bed_are_swept() -> None:
 
     assert left(name, bridge=bridge) == []
     assert sweep() == []
+
+
+_FIRST = """
+import subprocess
+from pathlib import Path
+from kubewright.machines import host
+
+def mounted():
+    return any(line.split()[4] == "/run/netns" for line in Path("/proc/self/mountinfo").read_text().splitlines())
+
+Path("/run/kubewright-machines").mkdir()
+host.remember_mount()
+for verb in ("add", "delete"):
+    subprocess.run(["ip", "netns", verb, "one"], check=True)
+print(mounted())
+host.end_mount()
+print(mounted(), *Path("/run/kubewright-machines").iterdir(), Path("/run/netns").exists())
+"""
+
+
+def test_the_directory_of_namespaces_is_left_as_it_was(parts: Parts) -> None:
+    fresh = 'umount -l -R /run/netns 2>/dev/null; mount -t tmpfs tmpfs /run; exec "$@"'
+    argv = ["unshare", "--mount", "sh", "-c", fresh, "sh", sys.executable, "-c", _FIRST]
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "True\nFalse False\n"

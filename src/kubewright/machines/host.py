@@ -28,9 +28,19 @@ _INSTANCES = 8192
 _INOTIFY = "fs/inotify/max_user_instances"
 _FORWARDING = "net/ipv6/conf/all/forwarding"
 _ADVERTISEMENTS = "net/ipv6/conf/{}/accept_ra"
-SYSCTLS = ("kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", _INOTIFY, "net/ipv4/ip_forward")
-"""What the kubelet and `prepare` change for every host that runs machines."""
+_LINKS = "net/ipv4/conf/*/forwarding"
+"""Whether single links forward packets, which changes with net/ipv4/ip_forward."""
+SYSCTLS = (
+    *("kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxbytes", "kernel/keys/root_maxkeys"),
+    *("vm/overcommit_memory", "vm/panic_on_oom"),
+    *(_INOTIFY, "net/ipv4/ip_forward", "net/ipv4/conf/all/accept_redirects"),
+)
+"""What the kubelet (kubernetes v1.36: setupKernelTunables in pkg/kubelet/cm/container_manager_linux.go) and `prepare` change for every host that
+runs machines. Those that change with ip_forward come after it (the kernel's inet_forward_change in net/ipv4/devinet.c)."""
 _SAVED = RUN / "sysctls.json"
+_NAMESPACES = Path("/run/netns")
+_NOT_MOUNTED = RUN / "netns"
+"""Exists if `_NAMESPACES` was no mount point before the first machine."""
 
 
 def prepare(machines: Sequence[cgroups.Cgroups], *, forwarding: bool, ipv6: bool = False) -> None:
@@ -40,6 +50,7 @@ def prepare(machines: Sequence[cgroups.Cgroups], *, forwarding: bool, ipv6: bool
     """
     uplinks = network.ipv6_uplinks() if forwarding and ipv6 else []
     with locked(RUN / "sysctls.lock"):
+        remember_mount()
         remember(_SAVED, uplinks=uplinks)
         for machine in machines:
             machine.make()
@@ -72,16 +83,38 @@ def release() -> None:
         if not cgroups.any_left():
             restore(_SAVED)
             cgroups.end()
+            end_mount()
+
+
+def remember_mount() -> None:
+    """Save whether the directory of the host's network namespaces is no mount point, before the first machine."""
+    if not _SAVED.exists() and not _is_mounted(_NAMESPACES):
+        _NOT_MOUNTED.touch()
+
+
+def end_mount() -> None:
+    """Undo what the first `ip netns add` of a host did: the directory of the namespaces became a mount point (iproute2: ip/ipnetns.c)."""
+    if _NOT_MOUNTED.exists():
+        _NOT_MOUNTED.unlink()
+        if not any(_NAMESPACES.iterdir()):
+            quietly(["umount", str(_NAMESPACES)], ["rmdir", str(_NAMESPACES)])
+
+
+def _is_mounted(path: Path) -> bool:
+    """Return whether a path is a mount point, also of the file system that it lies on (proc_pid_mountinfo(5))."""
+    return any(line.split()[4] == str(path) for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines())
 
 
 def remember(record: Path, *, uplinks: Sequence[str] = (), proc: Path = Path("/proc/sys")) -> None:
     """Save the settings that change for the whole host, except those that are saved already: machines have changed them since.
 
-    Those of IPv6 change only on hosts with links to other networks.
+    A kernel need not have all of them. Those of IPv6 change only on hosts with links to other networks.
     """
     known = json.loads(record.read_text(encoding="ascii")) if record.exists() else {}
-    names = [*SYSCTLS, *(_ADVERTISEMENTS.format(link) for link in uplinks), *([_FORWARDING] if uplinks else [])]
-    fresh = {name: (proc / name).read_text(encoding="ascii").strip() for name in names if name not in known}
+    links = () if known else sorted(str(path.relative_to(proc)) for path in proc.glob(_LINKS) if path.parent.name != "all")
+    names = [*SYSCTLS, *links, *(_ADVERTISEMENTS.format(link) for link in uplinks), *([_FORWARDING] if uplinks else [])]
+    missing = [name for name in names if name not in known and (proc / name).exists()]
+    fresh = {name: (proc / name).read_text(encoding="ascii").strip() for name in missing}
     if fresh:
         part = record.with_suffix(".part")
         part.write_text(json.dumps(known | fresh), encoding="ascii")
