@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -71,15 +71,18 @@ def reap(identity: Identity) -> None:
         os.waitpid(identity.pid, os.WNOHANG)
 
 
-def spawn(paths: ClusterPaths, module: str = MODULE, *arguments: str) -> DetachedProcess:
-    """Start the daemon and return at once. Its output is written to the daemon's log."""
+def spawn(paths: ClusterPaths, module: str = MODULE, *arguments: str, before: Sequence[str] = ()) -> DetachedProcess:
+    """Start the daemon and return at once. Its output is written to the daemon's log.
+
+    `before` are the words of a program that becomes the daemon.
+    """
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     if "PYTHONPATH" in environment:  # it may be relative, and the daemon runs in another directory
         environment["PYTHONPATH"] = os.pathsep.join(str(Path(entry).absolute()) for entry in environment["PYTHONPATH"].split(os.pathsep))
     with paths.daemon_log.open("ab") as log:
         os.fchmod(log.fileno(), 0o600)
         return DetachedProcess(
-            [sys.executable, "-P", "-m", module, str(paths.root), *arguments],  # -P: nothing is imported from the state directory
+            [*before, sys.executable, "-P", "-m", module, str(paths.root), *arguments],  # -P: nothing is imported from the state directory
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -26,6 +26,7 @@ _BOOTED: Final = Path("/run/systemd/system")
 """Exists if PID 1 is systemd (sd_booted(3))."""
 _TRANSIENT: Final = Path("/run/systemd/transient")
 """The files of the units that systemd has in memory: only after it has removed one can its name be used again."""
+_RUN: Final = ("systemd-run", "--scope", "--quiet", "--collect", "--no-ask-password")
 _PROPERTIES: Final = ("Delegate=yes", "TasksMax=infinity", "KillSignal=SIGKILL")
 """A scope is limited to a part of the kernel's threads by default. At the host's shutdown a machine loses power: as it manages the
 signals of its processes itself, systemd would wait for 90 seconds after SIGTERM."""
@@ -34,6 +35,15 @@ signals of its processes itself, systemd would wait for 90 seconds after SIGTERM
 def is_owner(*, mount: Path = MOUNT, booted: Path = _BOOTED) -> bool:
     """Return whether systemd owns the hierarchy at a mount point: it must not be changed without asking for a part of it."""
     return booted.is_dir() and (mount / "cgroup.controllers").exists()
+
+
+def apart(description: str, *, booted: Path = _BOOTED) -> list[str]:
+    """Return the words before a command that start it in a scope of its own, where PID 1 is systemd; none elsewhere.
+
+    It then outlives the session of the user who started it, whose processes systemd may end with it (KillUserProcesses=yes,
+    logind.conf(5)).
+    """
+    return [*_RUN, f"--description={description}", "--"] if booted.is_dir() else []
 
 
 class Scope:
@@ -55,7 +65,7 @@ class Scope:
     def started_in(self, argv: Sequence[str]) -> list[str]:
         """Return the arguments that start a program in a new scope."""
         return [
-            *("systemd-run", "--scope", "--quiet", "--collect", "--no-ask-password", f"--unit={self.unit}", f"--slice={SLICE}"),
+            *(*_RUN, f"--unit={self.unit}", f"--slice={SLICE}"),
             *(f"--property={one}" for one in _PROPERTIES),
             *("--", *argv),
         ]

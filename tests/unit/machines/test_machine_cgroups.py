@@ -96,6 +96,12 @@ def test_a_machine_starts_in_a_delegated_scope(tmp_path: Path) -> None:
     assert machine.directories == [tmp_path / "cgroup" / "kubewright.slice" / "kubewright-group_one.scope"]
 
 
+def test_a_daemon_leaves_the_session_that_starts_it_where_systemd_is_pid_1(tmp_path: Path) -> None:
+    assert scopes.apart("a daemon", booted=tmp_path / "system") == []
+    words = scopes.apart("a daemon", booted=tmp_path)
+    assert (words[:2], words[-2:]) == (["systemd-run", "--scope"], ["--description=a daemon", "--"])
+
+
 def test_a_machine_in_a_scope_also_enters_hierarchies_of_version_1(tmp_path: Path) -> None:
     machine = cgroups_at(tmp_path / "net_cls", scope=scope_at(tmp_path))
     argv = machine.within(["systemd-nspawn"])
