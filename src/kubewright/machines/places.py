@@ -28,7 +28,7 @@ def cache() -> Path:
 
 
 def disks() -> Path:
-    """Return the directory of the groups of root's machines, on the file system of the cache: stores are shared by hard links."""
+    """Return the directory of the groups of root's machines. On the file system of the cache, stores are shared by hard links."""
     base = os.environ.get("XDG_STATE_HOME") or Path("~root").expanduser() / ".local" / "state"
     return Path(base) / "kubewright" / "machines"
 

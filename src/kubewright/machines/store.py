@@ -1,6 +1,6 @@
 """The container runtime's directory with all images unpacked, made once.
 
-Every machine gets a copy with hard links, except for the databases.
+Every machine gets a copy with hard links, except for the databases; on another file system, a copy of everything.
 
 It is made by a containerd on the host itself, with its own directory and socket.
 """
@@ -54,10 +54,14 @@ def _fill(directory: Path, images: list[Image]) -> None:
 
 
 def copy_store(store: Path, target: Path) -> None:
-    """Give a machine its own copy: files as hard links, because nobody writes to them; databases as copies."""
+    """Give a machine its own copy: files as hard links, because nobody writes to them; databases as copies.
+
+    On another file system than the store's, all files are copies.
+    """
     shutil.rmtree(target, ignore_errors=True)
-    run("cp", "-al", str(store), str(target))
-    for path in target.rglob("*.db"):
+    linked = store.stat().st_dev == target.parent.stat().st_dev
+    run("cp", "-al" if linked else "-a", str(store), str(target))
+    for path in target.rglob("*.db") if linked else ():
         copied = path.with_suffix(".copied")
         shutil.copy2(path, copied)
         copied.replace(path)
