@@ -137,11 +137,10 @@ def log(paths: ClusterPaths, component: str, *, machine: str = "", tail: int | N
     """
     cluster = require(paths)
     if cluster.is_whole:
-        first = cluster.control_plane.name
-        raise UsageError(
-            f"the logs of cluster {quoted(paths.name)} are in its machines",
-            remedy=f"`kubectl logs` shows those of pods, `sudo kubewright local shell {machine or first} -- journalctl -u kubelet` the kubelet's",
-        )
+        from kubewright.local.whole import logs as whole
+
+        yield from whole.log(paths, cluster, component, machine=machine, tail=tail, follow=follow)
+        return
     if machine and cluster.machine(machine) is None:
         known = ", ".join(one.name for one in cluster.machines)
         raise UsageError(f"there is no machine {quoted(machine)} with components", remedy=f"the machines are: {known}")
