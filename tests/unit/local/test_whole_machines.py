@@ -112,11 +112,36 @@ localAPIEndpoint: {advertiseAddress: 10.0.0.1}
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 certificatesDir: /etc/pki
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: JoinConfiguration
+discovery: {tlsBootstrapToken: abcdef.0123456789abcdef}
 """
     with pytest.raises(ValidationError) as caught:
         documents.require_valid(config)
-    assert sorted(str(error.path) for error in caught.value.errors) == ["certificatesDir", "localAPIEndpoint"]
+    assert sorted(str(error.path) for error in caught.value.errors) == ["certificatesDir", "discovery", "localAPIEndpoint"]
     documents.require_valid("")
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "path"),
+    [
+        ("ClusterConfiguration", {"networking": {"dnsDomain": "not a domain"}}, "networking.dnsDomain"),
+        ("InitConfiguration", {"nodeRegistration": {"taints": "none"}}, "nodeRegistration.taints"),
+        ("KubeletConfiguration", {"maxPods": "many"}, "maxPods"),
+    ],
+)
+def test_what_init_would_refuse_is_refused_before_anything_is_made(kind: str, fields: dict[str, Any], path: str) -> None:
+    version = "kubelet.config.k8s.io/v1beta1" if kind == "KubeletConfiguration" else "kubeadm.k8s.io/v1beta4"
+    with pytest.raises(ValidationError) as caught:
+        documents.require_valid(json.dumps({"apiVersion": version, "kind": kind, **fields}))
+    assert [str(error.path) for error in caught.value.errors] == [path]
+
+
+def test_valid_documents_are_accepted() -> None:
+    six = networking(serviceSubnet="fd00:96::/112")
+    for config in ("", DUAL, six, networking(), DUAL.replace("v1beta4", "v1beta3").replace('[{name: v, value: "4"}]', '{v: "4"}')):
+        documents.require_valid(config)
 
 
 def test_a_run_has_a_token_of_its_own_and_the_time_that_the_command_waits() -> None:
@@ -146,16 +171,58 @@ def test_a_worker_joins_with_the_token_and_the_pins() -> None:
 
 
 def test_a_further_control_plane_joins_with_its_address_and_the_key_of_the_certificates() -> None:
-    assert join("dev-control-plane-2", "172.30.4.12", control_plane=True)["controlPlane"] == {
+    assert join("dev-control-plane-2", "172.30.4.12")["controlPlane"] == {
         "localAPIEndpoint": {"advertiseAddress": "172.30.4.12", "bindPort": 6443},
         "certificateKey": "0" * 64,
     }
 
 
-def join(name: str, *addresses: str, control_plane: bool = False) -> dict[str, Any]:
+def join(name: str, *addresses: str, cluster: ClusterRecord = SEVERAL, unverified: bool = False) -> dict[str, Any]:
     credentials = replace(CREDENTIALS, pins=["sha256:00"])
-    text = documents.of_join(name, addresses=addresses, control_plane=control_plane, credentials=credentials, within=90, unverified=False)
+    text = documents.of_join(cluster, name, addresses=addresses, credentials=credentials, within=90, unverified=unverified)
     return of_kind(text, "JoinConfiguration")
+
+
+def test_machines_that_join_have_the_users_labels_taints_and_patches() -> None:
+    config = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: JoinConfiguration
+nodeRegistration:
+  ignorePreflightErrors: [Swap]
+  kubeletExtraArgs: [{name: node-labels, value: disk=ssd}]
+  taints: [{key: reserved, effect: NoSchedule}]
+patches: {directory: /mnt/patches}
+timeouts: {discovery: 7s}
+"""
+    cluster = replace(SEVERAL, config=config)
+    assert "JoinConfiguration" not in init(cluster)
+    worker = join("dev-worker-1", "172.30.4.61", "fd12::3d", cluster=cluster, unverified=True)
+    registration = worker["nodeRegistration"]
+    assert registration["kubeletExtraArgs"] == [
+        {"name": "node-ip", "value": "172.30.4.61,fd12::3d"},
+        {"name": "node-labels", "value": "disk=ssd"},
+    ]
+    assert registration["taints"] == [{"key": "reserved", "effect": "NoSchedule"}]
+    assert registration["ignorePreflightErrors"] == ["Swap", "SystemVerification"]
+    assert (worker["patches"], worker["timeouts"]["discovery"], worker["timeouts"]["tlsBootstrap"]) == (
+        {"directory": "/mnt/patches"},
+        "7s",
+        "90s",
+    )
+    assert join("dev-control-plane-2", "172.30.4.12", cluster=cluster)["patches"] == {"directory": "/mnt/patches"}
+    older = replace(cluster, config=config.replace("v1beta4", "v1beta3").partition("timeouts")[0])
+    assert "timeouts" not in join("dev-worker-1", cluster=older)
+
+
+def test_the_users_taints_of_the_only_machine_and_waived_checks_are_kept() -> None:
+    config = """\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+nodeRegistration: {ignorePreflightErrors: [Swap], taints: [{key: reserved, effect: NoSchedule}]}
+"""
+    registration = of_kind(init(replace(ALONE, config=config), unverified=True), "InitConfiguration")["nodeRegistration"]
+    assert registration["taints"] == [{"key": "reserved", "effect": "NoSchedule"}]
+    assert registration["ignorePreflightErrors"] == ["Swap", "SystemVerification"]
 
 
 DUAL = """\
@@ -497,13 +564,18 @@ def test_a_missing_archive_is_reported() -> None:
         pass
 
 
-def test_logs_are_in_the_machines(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can enter machines")
+def test_logs_of_machines_that_do_not_run_or_exist_are_refused(tmp_path: Path) -> None:
     paths = ClusterPaths(tmp_path / "dev")
     paths.root.mkdir()
     record.save(CLUSTER, paths.record)
-    with pytest.raises(UsageError, match="are in its machines") as caught:
+    with pytest.raises(HostError, match="machine dev-worker-2 does not run") as caught:
         list(clusters.log(paths, "kubelet", machine="dev-worker-2"))
-    assert "local shell dev-worker-2 -- journalctl" in caught.value.remedy
+    assert caught.value.remedy == "`sudo kubewright local machine start dev-worker-2` starts it"
+    with pytest.raises(UsageError, match='has no machine "dev-worker-3"'):
+        list(clusters.log(paths, "kubelet", machine="dev-worker-3"))
+    with pytest.raises(HostError, match='the daemon of cluster "dev" does not run'):
+        list(clusters.log(paths, ""))
 
 
 def test_any_machine_but_the_first_can_be_removed() -> None:

@@ -12,10 +12,11 @@ from kubewright.base import yaml
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.records import dataclass
+from kubewright.base.versions import supported
 from kubewright.base.yaml import Document
 from kubewright.kube.patches import apply_merge
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
-from kubewright.local.user_documents import SOURCE, documents_of, field
+from kubewright.local.user_documents import SOURCE, documents_of, field, version_of
 from kubewright.local.whole import subnets
 from kubewright.local.whole.members import ENDPOINT
 from kubewright.machines.network import is_ipv6
@@ -24,6 +25,7 @@ PORT: Final = 6443
 TOKEN_TTL: Final = "15m0s"  # noqa: S105 - a duration
 _KUBEADM: Final = "kubeadm.k8s.io/v1beta4"
 _INIT, _CLUSTER, _KUBELET, _PROXY = "InitConfiguration", "ClusterConfiguration", "KubeletConfiguration", "KubeProxyConfiguration"
+_JOIN: Final = "JoinConfiguration"
 _VERSIONS: Final[Mapping[str, str]] = {
     _INIT: _KUBEADM,
     _CLUSTER: _KUBEADM,
@@ -47,6 +49,11 @@ _FIXED: Final = (
     (_CLUSTER, "controlPlaneEndpoint"),
     (_CLUSTER, "certificatesDir"),
     (_CLUSTER, "etcd.external"),
+    (_JOIN, "discovery"),
+    (_JOIN, "nodeRegistration.name"),
+    (_JOIN, "nodeRegistration.criSocket"),
+    (_JOIN, "controlPlane"),
+    (_JOIN, "caCertPath"),
 )
 """Fields that the cluster sets itself."""
 _DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
@@ -73,10 +80,14 @@ class Credentials:
 
 
 def require_valid(config: str) -> None:
-    """Refuse documents that set what the cluster chooses itself, or ranges that it cannot have.
+    """Refuse documents that set what the cluster chooses itself, ranges that it cannot have, and what `init` would refuse.
 
-    Raises DocumentError and ValidationError, naming every such field.
+    Raises DocumentError and ValidationError, naming every such field, and UsageError for an unsupported version of Kubernetes.
     """
+    from kubewright.apis.kubeadm.loading import load_cluster  # of all commands, only `up` needs it
+
+    if not config:
+        return
     documents = documents_of(config)
     errors = [
         FieldError(
@@ -93,6 +104,11 @@ def require_valid(config: str) -> None:
     if errors:
         raise ValidationError(f"{SOURCE} sets fields that a cluster of machines chooses itself", errors, remedy="leave these fields out")
     subnets.of(config)
+    supported(version_of(config, None))
+    known = [document for document in documents if _kind(document) in _VERSIONS]
+    if not {_INIT, _CLUSTER} & set(map(_kind, known)):  # one of them is required
+        known += yaml.load_all(yaml.dump({"apiVersion": _KUBEADM, "kind": _CLUSTER}))
+    load_cluster(known)
 
 
 def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: float, unverified: bool) -> str:
@@ -101,9 +117,9 @@ def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: floa
     They contain the time-out that becomes part of the static pods, so that a later run with another one changes nothing.
     """
     documents = documents_of(cluster.config)
-    given = field(documents, _INIT, "nodeRegistration", "kubeletExtraArgs")
+    given = _mapping(field(documents, _INIT, "nodeRegistration"))
     registration = _registration(machine.name, machine.node_addresses, unverified=unverified, given=given)
-    if cluster.total == 1:
+    if cluster.total == 1 and "taints" not in given:
         registration["taints"] = []
     ours: dict[str, dict[str, Any]] = {
         _INIT: {
@@ -117,7 +133,7 @@ def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: floa
         },
     }
     users: dict[str, Any] = {_kind(document): document.value for document in documents if _kind(document) in _VERSIONS}
-    others = [document.value for document in documents if _kind(document) not in _VERSIONS]
+    others = [document.value for document in documents if _kind(document) not in {*_VERSIONS, _JOIN}]
     made = [
         apply_merge(apply_merge({"apiVersion": version, "kind": kind, **_DEFAULTS.get(kind, {})}, users.get(kind, {})), ours.get(kind, {}))
         for kind, version in _VERSIONS.items()
@@ -148,33 +164,44 @@ def _seconds(within: float) -> str:
     return f"{within:.0f}s"
 
 
-def of_join(name: str, *, addresses: Sequence[str], control_plane: bool, credentials: Credentials, within: float, unverified: bool) -> str:
-    """Return the document for the `join` of a machine with these addresses."""
+def of_join(
+    cluster: ClusterRecord, name: str, *, addresses: Sequence[str], credentials: Credentials, within: float, unverified: bool
+) -> str:
+    """Return the document for the `join` of a machine with these addresses: the user's, completed."""
+    user = _mapping(next((document.value for document in documents_of(cluster.config) if _kind(document) == _JOIN), None))
     bootstrap = {"token": credentials.token, "apiServerEndpoint": f"{ENDPOINT}:{PORT}", "caCertHashes": list(credentials.pins)}
-    document: dict[str, Any] = {
-        "apiVersion": _KUBEADM,
-        "kind": "JoinConfiguration",
+    given = _mapping(user.get("nodeRegistration"))
+    ours: dict[str, Any] = {
         "discovery": {"bootstrapToken": bootstrap},
-        "nodeRegistration": _registration(name, addresses, unverified=unverified),
-        "timeouts": _timeouts(within),
+        "nodeRegistration": _registration(name, addresses, unverified=unverified, given=given),
     }
-    if control_plane:
+    if cluster.machine(name) is not None:
         endpoint = {"advertiseAddress": addresses[0], "bindPort": PORT}
-        document["controlPlane"] = {"localAPIEndpoint": endpoint, "certificateKey": credentials.certificate_key}
+        ours["controlPlane"] = {"localAPIEndpoint": endpoint, "certificateKey": credentials.certificate_key}
+    document = apply_merge({"apiVersion": _KUBEADM, "kind": _JOIN, **user}, ours)
+    if document["apiVersion"] == _KUBEADM:  # v1beta3 has no time-outs
+        document["timeouts"] = {**_timeouts(within), **_mapping(user.get("timeouts"))}
     return yaml.dump(document)
 
 
-def _registration(name: str, addresses: Sequence[str], *, unverified: bool, given: object = None) -> dict[str, Any]:
-    """Return how a Node is registered. `given` are the user's arguments for the kubelet, which uses only an IPv4 address unless it is told otherwise."""
+def _registration(name: str, addresses: Sequence[str], *, unverified: bool, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how a Node is registered, to be merged with what the user gives. The kubelet uses only an IPv4 address unless it is told otherwise."""
     registration: dict[str, Any] = {"name": name}
     if unverified:
-        registration["ignorePreflightErrors"] = ["SystemVerification"]
+        ignored = given.get("ignorePreflightErrors")
+        registration["ignorePreflightErrors"] = [*(ignored if isinstance(ignored, list) else []), "SystemVerification"]
     if any(map(is_ipv6, addresses)):
-        value = ",".join(addresses)
-        others = given if isinstance(given, list) else []
+        value, arguments = ",".join(addresses), given.get("kubeletExtraArgs")
+        others = arguments if isinstance(arguments, list) else []
         row = {"name": "node-ip", "value": value}
-        registration["kubeletExtraArgs"] = {"node-ip": value, **given} if isinstance(given, Mapping) else [row, *others]  # v1beta3, v1beta4
+        of_v1beta3 = {"node-ip": value, **arguments} if isinstance(arguments, Mapping) else None
+        registration["kubeletExtraArgs"] = of_v1beta3 or [row, *others]
     return registration
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    """Return a value if it is a mapping, an empty one otherwise: init and join report what is wrong with it."""
+    return value if isinstance(value, Mapping) else {}
 
 
 def _kind(document: Document) -> str:

@@ -41,9 +41,9 @@ def join(run: UpRun, names: Sequence[str]) -> list[Change]:
 def _join(run: UpRun, name: str, pinned: Sequence[str]) -> list[Change]:
     machine = run.group.machines[name]
     document = documents.of_join(
+        run.cluster,
         name,
         addresses=members.addresses_of(run.cluster, name),
-        control_plane=run.cluster.machine(name) is not None,
         credentials=documents.Credentials(token=run.token, pins=pinned, certificate_key=run.certificate_key),
         within=run.options.within,
         unverified=run.unverified,
