@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from kubewright.base.clock import FakeClock
+from kubewright.base.clock import FakeClock, rfc3339_micro
 from kubewright.base.errors import ConfigurationChanged, HostError, UsageError, WaitTimeout
 from kubewright.base.events import RecordingReporter, State
 from kubewright.base.records import replace
@@ -17,7 +18,7 @@ from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import NO_CNI, ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
 from kubewright.local.whole import members, up
-from kubewright.local.whole.run import UpRun
+from kubewright.local.whole.run import Moment, UpRun
 from kubewright.machines.group import Group
 from kubewright.machines.network import Network
 from kubewright.machines.parts import Parts
@@ -70,7 +71,7 @@ def test_nodes_without_a_network_plugin_end_the_wait_where_the_user_installs_one
     wanted: ClusterRecord, kube: RecordingKube, state: str
 ) -> None:
     reporter = RecordingReporter()
-    assert up._wait_for_nodes(run_of(wanted, reporter), kube, since={}) == state
+    assert up._wait_for_nodes(run_of(wanted, reporter), kube, started=[], began=Moment.now(FakeClock())) == state
     told = [(event.subject, event.state) for event in reporter.events if isinstance(event, State)]
     assert told == [(FIRST.name, state)]
 
@@ -87,8 +88,39 @@ def test_nodes_without_a_network_plugin_end_the_wait_where_the_user_installs_one
 )
 def test_every_other_fault_of_a_node_is_waited_for(wanted: ClusterRecord, kube: RecordingKube) -> None:
     with pytest.raises(WaitTimeout, match="gave up waiting for all nodes to be ready") as caught:
-        up._wait_for_nodes(run_of(wanted, RecordingReporter()), kube, since={})
+        up._wait_for_nodes(run_of(wanted, RecordingReporter()), kube, started=[], began=Moment.now(FakeClock()))
     assert FIRST.name in str(caught.value)
+
+
+class JumpingClock(FakeClock):
+    """A clock that can be set."""
+
+    jumped = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.jumped
+
+
+@pytest.mark.parametrize("hours", [-1, 0, 1])
+def test_nodes_are_current_if_they_have_reported_since_the_start_even_if_the_clock_was_set(hours: int) -> None:
+    clock = JumpingClock()
+    began = Moment.now(clock)
+    clock.jumped = timedelta(hours=hours)
+    kube = cluster(status="True", message="kubelet is posting ready status")
+    clock.advance(3)
+    metadata = {"name": FIRST.name, "namespace": "kube-node-lease"}
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": metadata,
+        "spec": {"renewTime": rfc3339_micro(clock.now())},
+    }
+    kube.create(lease)
+    run = replace(run_of(CLUSTER, RecordingReporter()), clock=clock)
+    assert up._wait_for_nodes(run, kube, started=[FIRST.name], began=began) == "Ready"
+    with pytest.raises(WaitTimeout):  # the machine was started after that
+        clock.advance(1)
+        up._wait_for_nodes(run, kube, started=[FIRST.name], began=Moment.now(clock))
 
 
 def test_machines_have_nothing_for_pods_where_the_user_installs_a_network_plugin(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from kubewright.base.clock import Clock
@@ -13,6 +14,25 @@ from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
 from kubewright.local.whole import kernel
 from kubewright.machines.group import Group
+
+
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """A moment of the past. The host's clock may be set meanwhile, with which times of other programs are compared."""
+
+    clock: Clock
+    wall: datetime
+    monotonic: float
+
+    @classmethod
+    def now(cls, clock: Clock) -> Moment:
+        """Return this moment."""
+        return cls(clock=clock, wall=clock.now(), monotonic=clock.monotonic())
+
+    @property
+    def time(self) -> datetime:
+        """Its time: by the clock of then, or, if it has been set back since, by the clock of now."""
+        return min(self.wall, self.clock.now() - timedelta(seconds=self.clock.monotonic() - self.monotonic))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ that have not joined.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -50,7 +50,7 @@ from kubewright.local.whole import (
     subnets,
 )
 from kubewright.local.whole.down import sweep
-from kubewright.local.whole.run import UpRun
+from kubewright.local.whole.run import Moment, UpRun
 from kubewright.local.whole.services import client
 from kubewright.machines.network import Network
 from kubewright.machines.parts import ensure_parts
@@ -119,7 +119,7 @@ def _bring_up(run: UpRun) -> tuple[list[Change], float, str]:
     the nodes.
     """
     daemon = client.start(run.paths, owner=owner.uid_of(run.paths), outlived=run.options.owner)  # it loads while machines start
-    began = run.clock.now()
+    began = Moment.now(run.clock)
     started = _start(run)
     changes = [Change(target=f"machine {name}", action=Action.CREATE, reason="started") for name in started]
     changes += _ready(run, run.planes, started=started)
@@ -129,7 +129,7 @@ def _bring_up(run: UpRun) -> tuple[list[Change], float, str]:
     api_ready = run.clock.monotonic() - run.start
     run.mark("apiReady", "reached")
     with access.client(run.paths, run.cluster, clock=run.clock) as api:
-        elections.release(api, started=started, since=began.timestamp())
+        elections.release(api, started=started, since=began.time.timestamp())
         surplus = removal.surplus(run.paths, run.cluster)
         for name in surplus:
             changes += removal.remove(run.paths, run.cluster, name, api, waiter=run.waiter)
@@ -139,7 +139,7 @@ def _bring_up(run: UpRun) -> tuple[list[Change], float, str]:
         changes += joining.join(run, newcomers)
         if run.cluster.made and not all(run.cluster.is_worker(name) for name in (*surplus, *newcomers)):
             _restart_proxies(api)
-        state = _wait_for_nodes(run, api, since=dict.fromkeys(started, rfc3339_micro(began)))
+        state = _wait_for_nodes(run, api, started=started, began=began)
         for secret in (secrets.name_of(run.token.partition(".")[0]), configmaps.KUBEADM_CERTS):
             remove_object(api, named("Secret"), secret, secrets.NAMESPACE)
     if state == status.READY:
@@ -190,15 +190,16 @@ def _restart_proxies(api: KubeAPI) -> None:
         remove_object(api, named("Pod"), pod["metadata"]["name"], secrets.NAMESPACE)
 
 
-def _wait_for_nodes(run: UpRun, api: KubeAPI, *, since: Mapping[str, str]) -> str:
+def _wait_for_nodes(run: UpRun, api: KubeAPI, *, started: Collection[str], began: Moment) -> str:
     """Wait until all nodes are ready, or lack only a network plugin that the user installs; returns the worse of both states.
 
-    The Node of a machine that was started must have been renewed since then: it stays Ready for a while.
+    The Node of a machine that was started must have been renewed since the run began: it stays Ready for a while.
     """
     wanted, seen = set(members.members(run.cluster.settled())), dict[str, str]()
     accepted = {status.READY, *([status.NO_NETWORK] if run.cluster.cni == record.NO_CNI else [])}
 
     def ready() -> str | None:
+        since = dict.fromkeys(started, rfc3339_micro(began.time))
         try:
             states = status.node_states(api.list(named("Node")), leases=api.list(named("Lease"), NODE_LEASES), since=since)
             api.get(named("ServiceAccount"), "default", "default")
