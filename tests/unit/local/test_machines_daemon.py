@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kubewright.base.clock import SystemClock
-from kubewright.base.errors import HostError, PortInUse
+from kubewright.base.errors import DocumentError, HostError, PortInUse
 from kubewright.base.events import SilentReporter
 from kubewright.base.wait import PollingWaiter
 from kubewright.host.processes import Identity
@@ -23,10 +23,12 @@ from kubewright.http.serving import serve_unix
 from kubewright.local import published, record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
+from kubewright.local.whole import images
 from kubewright.local.whole.services import client, control_server
 from kubewright.local.whole.services.forwarding import Forwarder
 from kubewright.local.whole.services.places import runtime
 from kubewright.local.whole.services.states import MachineStates
+from kubewright.machines.places import disks
 from loopback import free_port
 from other_user import readable
 
@@ -74,6 +76,7 @@ def test_the_owner_may_publish_ports_and_nobody_else_may_call(readable: Path) ->
 
     async def test(path: Path) -> None:
         assert await asyncio.to_thread(called, path, OWNER, "PUT", "/ports", ports) == "200"
+        assert await asyncio.to_thread(called, path, OWNER, "PUT", "/images", '{"archive": "/none"}') == "500"  # no machine runs
         assert await asyncio.to_thread(called, path, OWNER, "PUT", "/machines", '{"machines": {}}') == "403"
         assert await asyncio.to_thread(called, path, 0, "PUT", "/machines", '{"machines": {}}') == "200"
         assert "PermissionError" in await asyncio.to_thread(called, path, STRANGER, "GET", "/status", "")
@@ -83,6 +86,18 @@ def test_the_owner_may_publish_ports_and_nobody_else_may_call(readable: Path) ->
         serving(readable, test)
     else:
         pytest.skip("needs a Python interpreter that other users may run")
+
+
+def test_archives_are_read_as_the_user_who_loads_them(readable: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(readable))
+    disks().mkdir(parents=True)
+    archive = readable / "archive.tar"
+    archive.write_bytes(b"no archive")
+    with pytest.raises(DocumentError, match="is not a tar archive"):
+        images.load_as(OWNER, [], str(archive))
+    archive.chmod(0o600)
+    with pytest.raises(DocumentError, match=r"cannot read .*: Permission denied"):
+        images.load_as(OWNER, [], str(archive))
 
 
 def test_a_directory_that_others_may_change_is_refused(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 from kubewright import binaries
 from kubewright.base.errors import HostError, UsageError
@@ -80,16 +81,17 @@ def remove(parsed: Parsed) -> int:
 
 
 def load(parsed: Parsed) -> int:
-    """Load an image archive into all running machines of a cluster."""
+    """Load an image archive into all running machines of a cluster, without root by its daemon."""
     from kubewright.local.whole import images
 
-    machines.require_root(f"local load --name {parsed.text('name')} {parsed.text('archive')}")
     paths = owner.paths_of(parsed.text("name"), state_dir=parsed.text("state-dir"))
-    running = machines.running(paths, clusters.require(paths))
+    cluster, is_root = clusters.require(paths), os.geteuid() == 0
+    running = machines.running(paths, cluster)
     with progress(f"cluster {paths.name}", form=parsed.text("output")) as reporter:
         reporter.emit(Progress(task=f"loading into {', '.join(machine.name for machine in running)}", done=0))
-        with images.archive(parsed.text("archive"), standard_input=sys.stdin.buffer) as file:
-            found = images.load(running, file)
+        spool = None if is_root else paths.root
+        with images.archive(parsed.text("archive"), standard_input=sys.stdin.buffer, spool=spool) as file:
+            found = images.load(running, file) if is_root else client.load(paths, Path(file.name).absolute())["images"]
     if parsed.text("output") == "text":
         sys.stdout.write("".join(f"loaded {name}\n" for name in found))
     else:

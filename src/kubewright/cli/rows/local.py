@@ -128,6 +128,7 @@ ROWS = (
             Flag("follow", "keep printing lines as they are written", kind=BOOL, default=False, short="f"),
             Flag("tail", "number of lines from the end; -1 for all", kind=INT, default=-1, metavar="lines"),
         ),
+        description="In a cluster of machines, which needs root, components are the static pods of a machine, kubelet, and containerd.",
     ),
     Command(
         "local list",
@@ -169,7 +170,7 @@ ROWS = (
     ),
     Command(
         "local load",
-        "Load an archive of images into all machines of a cluster of machines; needs root",
+        "Load an archive of images into all machines of a cluster of machines",
         handler="kubewright.cli.handlers.machines:load",
         argument=Argument("archive", "archive of Docker or OCI images; - for standard input", shown="ARCHIVE", least=1),
         flags=(*ON_CLUSTER, ALL_FORMATS),

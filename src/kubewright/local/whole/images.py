@@ -6,6 +6,8 @@ An archive is untrusted input: the host only passes its bytes on, and containerd
 from __future__ import annotations
 
 import gzip
+import os
+import pwd
 import re
 import shutil
 import subprocess
@@ -27,28 +29,32 @@ _MAGIC: Final = 257
 """The place of the magic of a tar header (POSIX.1-1988 ustar, and GNU tar)."""
 _GZIP: Final = b"\x1f\x8b"
 _BLOCK: Final = 512
+_NOGROUP: Final = 65534
 _NAMED: Final = re.compile(r"^unpacking (\S+) \(", re.MULTILINE)
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 @contextmanager
-def archive(path: str, *, standard_input: IO[bytes]) -> Iterator[IO[bytes]]:
+def archive(path: str, *, standard_input: IO[bytes], spool: Path | None = None) -> Iterator[IO[bytes]]:
     """Provide an archive as a file: one at a path, or, for `-`, what standard input contains.
 
-    Raises DocumentError if it cannot be read, or is not a tar archive, compressed or not.
+    That is written to a file with a name if there is a directory for it, `spool`, otherwise next to the machines' disks. Raises
+    DocumentError if it cannot be read, or is not a tar archive, compressed or not.
     """
-    with _opened(path, standard_input) as file:
+    with _opened(path, standard_input, spool) as file:
         _require_tar(file, "standard input" if path == "-" else path)
         yield file
 
 
-def _opened(path: str, standard_input: IO[bytes]) -> IO[bytes]:
+def _opened(path: str, standard_input: IO[bytes], spool: Path | None) -> IO[bytes]:
     try:
         if path != "-":
             return Path(path).open("rb")
-        disks().mkdir(mode=0o700, parents=True, exist_ok=True)
-        copy = tempfile.TemporaryFile(dir=disks())  # noqa: SIM115 - the caller closes it
+        if spool is None:
+            disks().mkdir(mode=0o700, parents=True, exist_ok=True)
+        copy: IO[bytes] = tempfile.TemporaryFile(dir=disks()) if spool is None else tempfile.NamedTemporaryFile(dir=spool)  # noqa: SIM115 - the caller closes it
         shutil.copyfileobj(standard_input, copy)
+        copy.flush()
         copy.seek(0)
     except OSError as error:
         raise DocumentError(
@@ -68,6 +74,36 @@ def _require_tar(file: IO[bytes], name: str) -> None:
     if start[_MAGIC : _MAGIC + 5] != b"ustar":
         raise DocumentError(f"{quoted(name)} is not a tar archive", remedy="write one with `docker save IMAGE`, or an OCI archive")
     file.seek(0)
+
+
+def load_as(user: int, machines: Sequence[Machine], path: str) -> list[str]:
+    """Import the archive at a path, as `load` does. Only what the user may read is read; root might read anything.
+
+    Raises DocumentError as `archive` does.
+    """
+    try:
+        found = pwd.getpwuid(user)
+        groups = os.getgrouplist(found.pw_name, found.pw_gid)
+    except KeyError:
+        groups = [_NOGROUP]
+    with tempfile.TemporaryFile(dir=disks()) as copy:
+        ended = subprocess.run(
+            ["cat", "--", path],
+            stdin=subprocess.DEVNULL,
+            stdout=copy,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            user=user,
+            group=groups[0],
+            extra_groups=groups,
+            check=False,
+        )
+        if ended.returncode:
+            said = ended.stderr.decode(errors="replace").strip()
+            raise DocumentError(f"cannot read {path}", detail=said, remedy="name an archive that `docker save` has written")
+        copy.seek(0)
+        _require_tar(copy, path)
+        return load(machines, copy)
 
 
 def load(machines: Sequence[Machine], file: IO[bytes]) -> list[str]:

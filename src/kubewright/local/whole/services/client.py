@@ -7,10 +7,11 @@ import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 from kubewright.base.clock import SystemClock
-from kubewright.base.errors import APIError, ComponentFailed, HostError, Locked, PortInUse
+from kubewright.base.errors import APIError, ComponentFailed, DocumentError, HostError, KubewrightError, Locked, PortInUse, UsageError
 from kubewright.base.events import SilentReporter
 from kubewright.base.messages import quoted
 from kubewright.base.wait import PollingWaiter, Waiter
@@ -21,9 +22,14 @@ from kubewright.local import daemon_process
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.published import PublishedPort
 from kubewright.local.whole.services.places import MODE, MODULE, RUN, runtime
+from kubewright.machines import scopes
 
 _LISTENS_WITHIN: Final = 60.0
 """Seconds after which a daemon that does not listen counts as hanging; on an idle machine it listens within half a second."""
+_LOADS_WITHIN: Final = 1800.0
+"""Seconds for gigabytes on a slow disk."""
+_ERRORS: Final[Mapping[int, type[KubewrightError]]] = {400: UsageError, 409: PortInUse, 422: DocumentError}
+"""The errors that the daemon reports, by status; others are HostErrors."""
 _GRACE: Final = 5.0
 _ENDS_WITHIN: Final = 120.0
 """Seconds after which a daemon that was asked to end is killed, and after which that is an error."""
@@ -49,7 +55,8 @@ def start(paths: ClusterPaths, *, owner: int, outlived: str = "") -> DetachedPro
     for directory in (RUN, own.root):
         directory.mkdir(mode=MODE, exist_ok=True)
         directory.chmod(MODE)
-    return daemon_process.spawn(own, MODULE, str(paths.root), str(owner), outlived)
+    before = scopes.apart(f"kubewright: daemon of cluster {paths.name}")
+    return daemon_process.spawn(own, MODULE, str(paths.root), str(owner), outlived, before=before)
 
 
 def ready(paths: ClusterPaths, process: DetachedProcess | None, *, waiter: Waiter) -> None:
@@ -75,6 +82,14 @@ def expect(paths: ClusterPaths, addresses: Mapping[str, Sequence[str]]) -> None:
 def publish(paths: ClusterPaths, ports: Sequence[PublishedPort]) -> None:
     """Let the daemon listen on exactly these ports. Raises PortInUse, with the owner; then it listens on those from before."""
     _call(paths, "PUT", "/ports", {"ports": [str(port) for port in ports]})
+
+
+def load(paths: ClusterPaths, archive: Path) -> dict[str, Any]:
+    """Let the daemon load an archive of images that this user can read; returns the images and the machines.
+
+    Raises DocumentError for what is no archive, HostError with what containerd reports.
+    """
+    return _call(paths, "PUT", "/images", {"archive": str(archive)}, timeout=_LOADS_WITHIN)
 
 
 def stop(paths: ClusterPaths) -> None:
@@ -109,7 +124,7 @@ def _call(
         return dict(json.loads(answer.body))
     try:
         found = json.loads(answer.body)
-        raise PortInUse(found["what"], detail=found["detail"], remedy=found["remedy"])
+        raise _ERRORS.get(answer.status, HostError)(found["what"], detail=found["detail"], remedy=found["remedy"])
     except (ValueError, KeyError, TypeError):
         said = answer.body.decode(errors="replace").strip()
         raise HostError(f"the daemon of cluster {quoted(paths.name)} refused {method} {target}", detail=said) from None

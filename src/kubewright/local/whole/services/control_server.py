@@ -1,16 +1,18 @@
-"""The control socket of the daemon: which machines there are, and which ports are published."""
+"""The control socket of the daemon: which machines there are, which ports are published, and archives of images that are loaded."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Mapping
 from typing import Any
 
-from kubewright.base.errors import KubewrightError, UsageError
+from kubewright.base.errors import DocumentError, HostError, KubewrightError, UsageError
 from kubewright.http.messages import Response
 from kubewright.http.routes import Request, Route
 from kubewright.local import published
+from kubewright.local.whole import images
 from kubewright.local.whole.services.forwarding import Forwarder
 from kubewright.local.whole.services.states import MachineStates
 
@@ -36,8 +38,21 @@ def routes(states: MachineStates, forwarder: Forwarder) -> tuple[Route, ...]:
             return _refused(error, 409)
         return _json({})
 
+    async def load(request: Request) -> Response:
+        found = [machine for name in sorted(states.running) if (machine := states.machine(name)) is not None]
+        try:
+            if not found:
+                raise HostError("no machine of the cluster runs", remedy="`sudo kubewright up` starts them")
+            names = await asyncio.to_thread(images.load_as, request.uid or 0, found, str(json.loads(request.body)["archive"]))
+        except DocumentError as error:
+            return _refused(error, 422)
+        except KubewrightError as error:
+            return _refused(error, 500)
+        return _json({"images": names, "machines": [machine.name for machine in found]})
+
     return (
         Route(method="GET", pattern="/status", handler=status),
+        Route(method="PUT", pattern="/images", handler=load),
         Route(method="PUT", pattern="/machines", handler=expect),
         Route(method="PUT", pattern="/ports", handler=publish),
     )
