@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
 import subprocess
 import sys
+import tarfile
 import tempfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,28 +20,36 @@ from typing import Any
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.whole import members
 from kubewright.local.whole.services.places import runtime
-from kubewright.machines import cgroups
+from kubewright.machines import cgroups, oci
+from kubewright.machines.base import place
 from kubewright.machines.group import bridge_of
 from kubewright.machines.images import Image, archive
 from kubewright.machines.network import Network, bridges, namespaces
 from kubewright.machines.parts import Parts
+from kubewright.machines.running import run
 
 KUBECTL = ("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf")
 
 
 class Cluster:
-    """The commands of kubewright for one cluster, with a directory for state and disks that several clusters may share."""
+    """The commands of kubewright for one cluster, with a directory for state and disks that several clusters may share.
 
-    def __init__(self, name: str, state: Path) -> None:
+    The clusters themselves may have another `directory`. `before` are the words before all commands.
+    """
+
+    def __init__(self, name: str, state: Path, *, directory: Path | None = None, before: Sequence[str] = ()) -> None:
         self.name = name
         self.state = state
         self.environment = {**os.environ, "XDG_STATE_HOME": str(state)}
-        self.paths = ClusterPaths(state / "kubewright" / "clusters" / name)
+        self._before = before
+        self._directory = ("--state-dir", str(directory)) if directory else ()
+        self.paths = ClusterPaths((directory or state / "kubewright" / "clusters") / name)
         self.group = members.group_name(self.paths)
         self.disks = state / "kubewright" / "machines" / self.group
 
     def start(self, *words: str, **streams: Any) -> subprocess.Popen[str]:
-        argv = [sys.executable, "-m", "kubewright", *words]
+        end = words.index("--") if "--" in words else len(words)
+        argv = [*self._before, sys.executable, "-m", "kubewright", *words[:end], *self._directory, *words[end:]]
         return subprocess.Popen(argv, env=self.environment, text=True, **streams)
 
     def call(self, *words: str, text: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -103,6 +113,7 @@ class Cluster:
         found += [str(path) for path in Path("/run/systemd/nspawn").glob(f"*/{self.group}-*")]
         found += [str(path) for path in Path("/run/systemd/machines").glob(f"*{self.group}*")]
         found += [str(path) for path in Path("/proc").glob("[0-9]*") if self.group in _text(path / "cmdline")]
+        found += [line.strip() for line in run("chroot", str(place()), "nft", "list", "ruleset").splitlines() if bridge in line]
         places = (self.disks, self.paths.root, runtime(self.paths).root)
         return found + [str(path) for place in places for path in place.glob("*")]
 
@@ -142,6 +153,25 @@ def web(parts: Parts, target: Path, *, reference: str = "docker.io/library/web:d
     busybox = (parts.base / "bin" / "busybox").resolve()
     links = {f"bin/{name}": "/bin/busybox" for name in ("sh", "mkdir", "cat", "httpd", "sleep")}
     archive(Image(reference, {"bin/busybox": busybox}, links=links), target)
+    return target
+
+
+def docker_archive(oci_archive: Path, target: Path, reference: str) -> Path:
+    """Write the image of an OCI archive as `docker save` does before Docker 25, under another name."""
+    with tarfile.open(oci_archive) as source, tarfile.open(target, "w") as made:
+
+        def content(name: str) -> bytes:
+            file = source.extractfile(name)
+            assert file is not None
+            return file.read()
+
+        def blob(descriptor: Mapping[str, str]) -> bytes:
+            return content(f"blobs/sha256/{descriptor['digest'].removeprefix('sha256:')}")
+
+        manifest = json.loads(blob(json.loads(content("index.json"))["manifests"][0]))
+        oci.add(made, "config.json", blob(manifest["config"]))
+        oci.add(made, "layer.tar", gzip.decompress(blob(manifest["layers"][0])))
+        oci.add(made, "manifest.json", oci.encode([{"Config": "config.json", "RepoTags": [reference], "Layers": ["layer.tar"]}]))
     return target
 
 
