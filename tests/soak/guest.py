@@ -1,13 +1,19 @@
-"""One machine without Kubernetes in a virtual host: `up`, `run COMMAND ...`, `pause`, `resume`, `cut`, `down`.
+"""One machine without Kubernetes in a virtual host: `up`, `run COMMAND ...`, `pause`, `resume`, `cut`, `daemon`, `down`.
 
-Runs there with the Python of kubewright's archive, and makes the machine as `up --machines` does.
+Runs there with the Python of kubewright's archive, and makes the machine as `up --machines` does. `daemon` starts a cluster's
+daemon unless it runs, and prints its pid.
 """
 
 from __future__ import annotations
 
 import sys
 
+from kubewright.base.clock import SystemClock
+from kubewright.base.events import SilentReporter
+from kubewright.base.wait import PollingWaiter
+from kubewright.local.paths import cluster_paths
 from kubewright.local.whole import kernel, members
+from kubewright.local.whole.services import client
 from kubewright.machines import group
 from kubewright.machines.group import Group, Names
 from kubewright.machines.parts import ensure_parts
@@ -18,7 +24,14 @@ NAME, MACHINE = "soak", "one"
 
 def main(verb: str, *words: str) -> int:
     directory = disks() / NAME
+    paths = cluster_paths(NAME)
+    if verb == "daemon":
+        waiter = PollingWaiter(clock=SystemClock(), reporter=SilentReporter())
+        client.ready(paths, client.start(paths, owner=0), waiter=waiter)
+        sys.stdout.write(f"{client.status(paths)['pid']}\n")
+        return 0
     if verb == "down":
+        client.stop(paths)
         group.sweep(NAME, directory)
         return 0
     made = Group(

@@ -69,14 +69,23 @@ Debian 12, its own kernel, systemd and cgroups of version 2, in which kubewright
 
 **A machine**: `preflight machines` finds nothing. A machine without Kubernetes starts as a delegated scope with the controllers
 {", ".join(_CONTROLLERS)}; a container in it has the limits that it is given, and reaches a server outside of the host through the
-host's firewall. This is still so after `systemctl daemon-reload` and `daemon-reexec`. The checks of real kubeadm {KUBERNETES} pass
-in it with nothing ignored. It hangs, continues, loses power and starts again. When it is removed, no process, mount, link, route,
-namespace, cgroup, packet filter rule, setting, unit or file is left on the host.
+host's firewall. This is still so after `systemctl daemon-reload` and `daemon-reexec`, after the firewall was reloaded and the machine was
+ensured again, and after the host's clock has jumped a day forward and back. The checks of real kubeadm {KUBERNETES} pass in the machine with
+nothing ignored. A cluster's daemon outlives the session that started it. The machine hangs, continues, loses power and starts again. When it is
+removed, no process, mount, link, route, namespace, cgroup, packet filter rule, setting, unit or file is left on the host.
 
 **A cluster**: the same with `up --machines`. A pod has its limits, resolves names, reaches a server outside, and is reached at a published
-port, also after a reload, a power cut, and a kill of the daemon. `down` leaves nothing. This needs KVM: on emulated processors, the API server did not
-start in time.
+port, also after these reloads, after the end of the session that called `up`, a jump of the clock by two hours, a power cut, and a kill of the
+daemon. `down` leaves nothing. This needs KVM: on emulated processors, the API server did not start in time.
 """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Firewall:
+    """The commands that start and reload the firewall of a virtual host."""
+
+    start: str
+    reload: str
 
 
 @dataclass
@@ -86,6 +95,7 @@ class Host:
     virtual: VirtualMachine
     outside: int
     """The port of a server outside of the host."""
+    firewall: Firewall | None
     before: dict[str, list[str]] = field(default_factory=dict)
 
     def run(self, command: str, *, within: float = _LONG) -> str:
@@ -114,13 +124,22 @@ class Host:
 
 
 def _preflight(host: Host) -> None:
+    for command in TRACES.values():  # to look changes the host once: `sysctl -a` mounts binfmt_misc
+        host.run(command)
     host.before = {name: _lines(host.run(command)) for name, command in TRACES.items()}
     host.kubewright("preflight", "machines")
 
 
 def _up(host: Host) -> None:
-    host.kubewright("up", "--machines", "--name", CLUSTER, "--wait", "50m", "--publish", f"{_PORT}:30080")
+    _in_session(host, f"{_KUBEWRIGHT} up --machines --name {CLUSTER} --wait 50m --publish {_PORT}:30080")
     _start_pod(host, "web", 30080)
+
+
+def _in_session(host: Host, command: str) -> str:
+    """Run a command in a session of its own, which then ends, with all processes in it."""
+    said = host.run(f"systemd-run --scope --quiet --collect --unit=session -- env {command}")
+    host.run("systemctl stop session.scope 2>/dev/null; true")  # it has ended already if nothing is left in it
+    return said
 
 
 def _start_pod(host: Host, name: str, port: int) -> None:
@@ -133,7 +152,7 @@ def _start_pod(host: Host, name: str, port: int) -> None:
 def _limits(host: Host, pod: str) -> tuple[str, str]:
     """Return how much processor time and memory a pod may use, as the kernel enforces it."""
     identifier = host.run(host.kubectl("get", "pod", pod, "-o", "jsonpath={.metadata.uid}")).strip()
-    place = host.inside("sh", "-c", f"dirname $(find /sys/fs/cgroup/kubepods -path '*{identifier}/*' -name cpu.max | head -1)").strip()
+    place = host.inside("find", "/sys/fs/cgroup/kubepods", "-name", f"pod{identifier}").strip()
     found = host.inside("cat", f"{place}/cpu.max", f"{place}/memory.max").splitlines()
     return found[0], found[1]
 
@@ -143,7 +162,12 @@ def _is_delegated(host: Host) -> None:
     assert set(_CONTROLLERS) <= set(given), f"the machine's controllers are {given}"
     unit = host.run("cd /sys/fs/cgroup && find . -path '*payload/init.scope' | cut -d/ -f3").strip()
     assert unit.endswith(".scope"), f"the machine is not in a scope but in {unit!r}"
-    assert host.run(f"systemctl show --property=Delegate,TasksMax {unit}").split() == ["Delegate=yes", "TasksMax=infinity"]
+    _has_properties(host, unit)
+
+
+def _has_properties(host: Host, unit: str) -> None:
+    found = host.run(f"systemctl show --property=Delegate,TasksMax {unit}").split()
+    assert sorted(found) == ["Delegate=yes", "TasksMax=infinity"], found
 
 
 def _is_reached(host: Host) -> None:
@@ -161,6 +185,20 @@ def _reload(host: Host) -> None:
     _start_pod(host, "later", 30081)
     assert set(before) <= set(host.run(containers).split()), "containers were restarted"
     _is_reached(host)
+
+
+def _reload_firewall(host: Host) -> None:
+    if host.firewall:
+        host.run(host.firewall.reload)
+        _is_reached(host)
+
+
+def _change_clock(host: Host) -> None:
+    """The host's clock jumps forward, beyond the end of all tokens of pods, and back."""
+    for number, jump in enumerate(("2 hours", "2 hours ago")):
+        host.run(f"date --set='{jump}'")
+        _start_pod(host, f"clock-{number}", 30082 + number)
+        _is_reached(host)
 
 
 def _fail(host: Host) -> None:
@@ -205,7 +243,7 @@ def _lines(text: str) -> list[str]:
 
 
 TRACES: Final[Mapping[str, str]] = {
-    "processes": "ps -o args= --ppid 2 -p 2 --deselect",
+    "processes": "ps -o args= --ppid 2 -p 1,2 --deselect",
     "mounts": "findmnt -rno TARGET,FSTYPE",
     "links": "ip -br link | cut -d' ' -f1",
     "routes": "ip route; ip -6 route; ip rule",
@@ -214,12 +252,16 @@ TRACES: Final[Mapping[str, str]] = {
     "rules": "nft -s list ruleset",
     "settings": "sysctl -a 2>/dev/null; true",
     "units": "systemctl list-units --all --plain --no-legend --type=scope,slice | cut -d' ' -f1",
-    "files": f"find /run/systemd/nspawn /run/systemd/transient /run/kubewright* {parts()}/state -mindepth 1 2>/dev/null; true",
+    "files": "find /run/systemd/nspawn -mindepth 2 2>/dev/null; find /run/systemd/transient /run/kubewright* 2>/dev/null; "
+    f"find {parts()}/state ! -type d",
 }
+"""The first `daemon-reexec` changes the arguments of PID 1. systemd-nspawn keeps the directories in its own one."""
 _CHANGING: Final = re.compile(
-    r"^(ps |/bin/bash -c |\(udev-worker\)|fs\.(dentry-state|file-nr|inode)|kernel\.(random|ns_last_pid|pty\.nr|sched_domain)|net\.netfilter\.nf_conntrack_count)"
+    r"^(ps |/bin/bash -c |\(udev-worker\)|fs\.(dentry-state|file-nr|inode)"
+    r"|kernel\.(random|ns_last_pid|pty\.nr|sched_domain|perf_event_max_sample_rate)|net\.netfilter\.nf_conntrack_count)"
+    r"|^(?!.*\"kw).*_trusted"
 )
-"""Processes that look, and counters of the kernel."""
+"""Processes that look, what the kernel counts or measures, and the chains of a zone, which firewalld keeps when its last link has gone."""
 
 
 def _machine_up(host: Host) -> None:
@@ -231,7 +273,7 @@ def _machine_is_right(host: Host) -> None:
     """The machine is a delegated scope, limits its containers, and reaches a server outside of the host."""
     given = host.guest("run", "cat", "/sys/fs/cgroup/cgroup.controllers").split()
     assert set(_CONTROLLERS) <= set(given), f"the machine's controllers are {given}"
-    assert host.run(f"systemctl show --property=Delegate,TasksMax {_SCOPE}").split() == ["Delegate=yes", "TasksMax=infinity"]
+    _has_properties(host, _SCOPE)
     host.guest("run", *_CTR, "--memory-limit", str(64 * 2**20), "--cpus", "0.25", _IMAGE, "limited", "/bin/sleep", "600")
     place = host.guest("run", "sh", "-c", "dirname $(find /sys/fs/cgroup -path '*/limited/memory.max')").strip()
     found = host.guest("run", "cat", f"{place}/cpu.max", f"{place}/memory.max").split()
@@ -244,6 +286,25 @@ def _machine_is_right(host: Host) -> None:
 def _machine_reload(host: Host) -> None:
     host.run("systemctl daemon-reload && systemctl daemon-reexec && systemctl daemon-reload")
     _machine_is_right(host)
+
+
+def _machine_reload_firewall(host: Host) -> None:
+    if host.firewall:
+        host.run(host.firewall.reload)
+        host.guest("up")  # as the daemon of a cluster does
+        _machine_is_right(host)
+
+
+def _machine_clock(host: Host) -> None:
+    for jump in ("1 day", "1 day ago"):
+        host.run(f"date --set='{jump}'")
+        _machine_is_right(host)
+
+
+def _machine_session(host: Host) -> None:
+    """A daemon that was started in a session is the same one after its end."""
+    pid = _in_session(host, host.guest_command("daemon")).strip()
+    assert host.guest("daemon").strip() == pid, f"the daemon (pid {pid}) has ended with its session"
 
 
 def _machine_kubeadm(host: Host) -> None:
@@ -268,7 +329,7 @@ def _machine_down(host: Host) -> None:
 
 _SCOPE: Final = f"kubewright-{guest.NAME}_{guest.MACHINE}.scope"
 _IMAGE: Final = "docker.io/library/busybox:test"
-_CTR: Final = ("ctr", "-n", "k8s.io", "run", "--detach")
+_CTR: Final = ("ctr", "-n", "k8s.io", "run", "--detach", "--null-io")
 Steps = Mapping[str, Callable[[Host], None]]
 ON_MACHINE: Final[Steps] = {
     "preflight": _preflight,
@@ -276,6 +337,9 @@ ON_MACHINE: Final[Steps] = {
     "kubeadm's preflight": _machine_kubeadm,
     "delegation and network": _machine_is_right,
     "reload": _machine_reload,
+    "reload of the firewall": _machine_reload_firewall,
+    "clock": _machine_clock,
+    "end of a session": _machine_session,
     "power cut": _machine_fails,
     "down": _machine_down,
 }
@@ -285,16 +349,19 @@ IN_CLUSTER: Final[Steps] = {
     "delegation": _is_delegated,
     "network": _is_reached,
     "reload": _reload,
+    "reload of the firewall": _reload_firewall,
+    "clock": _change_clock,
     "power cut": _fail,
     "down": _down,
 }
-HOSTS: Final[Mapping[str, str]] = {
-    "Debian": "true",
-    "Debian with Docker": "systemctl start docker && iptables -S FORWARD | grep -- '-P FORWARD DROP'",
-    "Debian with firewalld": "systemctl start firewalld && firewall-cmd --state",
-    "Debian with ufw": "ufw --force enable && ufw status | grep 'Status: active'",
+HOSTS: Final[Mapping[str, Firewall | None]] = {
+    "Debian": None,
+    "Debian with Docker": Firewall(
+        start="systemctl start docker && iptables -S FORWARD | grep -- '-P FORWARD DROP'", reload="systemctl restart docker"
+    ),
+    "Debian with firewalld": Firewall(start="systemctl start firewalld && firewall-cmd --state", reload="firewall-cmd --reload"),
+    "Debian with ufw": Firewall(start="ufw --force enable && ufw status | grep 'Status: active'", reload="ufw reload"),
 }
-"""The hosts, and the command that makes each one of the first."""
 
 
 def _run(name: str) -> tuple[str, str]:
@@ -304,9 +371,11 @@ def _run(name: str) -> tuple[str, str]:
     place = LOGS / name.replace(" ", "-").lower()
     with _served() as port, _place() as scratch, booted(disks, scratch) as virtual:
         virtual.run("systemctl is-system-running --wait", within=_LONG, check=False)
-        virtual.run(HOSTS[name], within=_LONG)
+        firewall = HOSTS[name]
+        if firewall:
+            virtual.run(firewall.start, within=_LONG)
         virtual.run(f"cat > {_GUEST} <<'EOF'\n{Path(guest.__file__).read_text(encoding='utf-8')}EOF")
-        one = Host(virtual, port)
+        one = Host(virtual, port, firewall)
         parts_of_run = {"a machine": ON_MACHINE, **({"a cluster": IN_CLUSTER} if virtual.accelerator == "kvm" else {})}
         try:
             for steps in parts_of_run.values():
