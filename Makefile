@@ -168,8 +168,8 @@ soak-tests: $(VENV)/.test ## Run the tests that `make test-all` leaves out: vari
 	$(FETCH_MACHINES_OF_OTHERS)
 	$(RUN_PART) soak
 
-# About an hour on two quiet cores.
-soak-machines: $(VENV)/.test ## Kill command, daemon and machines of a cluster of machines 100 times (ARGS='--count 10')
+# About an hour on two quiet cores. Outcomes are kept in build/soak-machines: each run adds to them.
+soak-machines: $(VENV)/.test ## Kill command, daemon and machines of a cluster of machines 100 times, write docs/soak-machines.md (ARGS='--count 10')
 	$(BIN)/kubewright binaries fetch
 	$(ENSURE_MACHINES)
 	PYTHONPATH=tests:tests/machines $(BIN)/python -m tests.soak.machines $(ARGS)

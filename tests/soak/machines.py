@@ -1,34 +1,43 @@
-"""`python -m tests.soak.machines [--count N] [--seed S]`: kill the command, the daemon and machines of a cluster of machines at random moments.
+"""`python -m tests.soak.machines [--count N] [--seed S]`: kill the command, the daemon and machines of a cluster of machines.
 
-A cluster is created, scaled, restarted after a power cut and removed, over and over. Each of these commands is disturbed
-once by `kill -9`; the same command again must finish, and after `down` nothing may be left on the host. Exits 1 at the
-first failure, with the seed and the number of the step. Needs tests and tests/machines on PYTHONPATH, as in `make
-soak-machines`.
+A cluster is created, scaled, restarted after a power cut and removed, over and over. Each of these commands is disturbed once by
+`kill -9`: at the moment at which it reports a step, or at a random one. The same command again must finish, and after `down`
+nothing may be left on the host. Outcomes are kept in build/soak-machines, so that further runs with other seeds add to them;
+docs/soak-machines.md is written from them. Exits 1 at the first failure, with the seed and the number of the step. Needs tests and
+tests/machines on PYTHONPATH, as in `make soak-machines`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from machine_kit import eventually
 from testbed.bed import ensure_parts
+from tests.soak import machines_report
+from tests.soak.machines_report import Outcome
 from whole_kit import Cluster, clusters
 
-from kubewright.local.whole import members
 from kubewright.local.whole.services import client
 from kubewright.machines import cgroups, host
 
+ROOT: Final = Path(__file__).parents[2]
+STATE: Final = ROOT / "build" / "soak-machines"
+PAGE: Final = ROOT / "docs" / "soak-machines.md"
 _SETTINGS: Final = Path("/proc/sys")
 
 
@@ -47,49 +56,108 @@ def main(arguments: Sequence[str]) -> int:
     choice, before = random.Random(seed), dict[str, str]()
     with clusters("s") as (cluster,):
         for number in range(asked.count):
-            name, step = list(STEPS.items())[number % len(STEPS)]
+            name = list(STEPS)[number % len(STEPS)]
             if name == "create" and not cgroups.any_left():
                 before = _settings()
-            target, moment = choice.choice(list(TARGETS)), choice.random() * SECONDS[name]
-            began = time.monotonic()
+            kill = _chosen(choice, name)
+            began, error, ended = time.monotonic(), "", ""
             try:
-                done = _disturbed(cluster, step, TARGETS[target], moment)
-                _finish(cluster, step, before)
-            except AssertionError as error:
-                _say(f"{number + 1}/{asked.count} {name}, {target} killed after {moment:.2f} s, seed {seed}: {error}")
+                ended = _disturbed(cluster, name, kill)
+                _finish(cluster, name, before)
+            except AssertionError as found:
+                error = str(found)
+            outcome = Outcome(
+                step=name,
+                target=kill.target,
+                where=str(kill),
+                ended=ended,
+                seed=seed,
+                number=number + 1,
+                took=round(time.monotonic() - began, 1),
+                day=f"{datetime.now(UTC):%Y-%m-%d}",
+                error=error,
+            )
+            machines_report.keep(STATE, outcome)
+            PAGE.write_text(machines_report.page(machines_report.load(STATE)), encoding="utf-8")
+            _say(
+                f"{number + 1}/{asked.count} {name}, {kill.target} killed {kill}: {ended}, and then {error or 'ok'} ({outcome.took:.0f} s)"
+            )
+            if error:
                 return 1
-            took = time.monotonic() - began
-            _say(f"{number + 1}/{asked.count} {name}, {target} killed after {moment:.2f} s: {done}, and then ok ({took:.0f} s)")
     return 0
 
 
-def _disturbed(cluster: Cluster, step: Sequence[str], kill: Callable[[Cluster, subprocess.Popen[str]], None], moment: float) -> str:
+@dataclass(frozen=True)
+class Kill:
+    """What is killed while a command runs, and when: after so many reported steps, or else after so many seconds.
+
+    `share` chooses one of the machines.
+    """
+
+    target: str
+    steps: int
+    seconds: float
+    share: float
+
+    def __str__(self) -> str:
+        return f"at step {self.steps}" if self.steps else f"after {self.seconds:.2f} s"
+
+
+def _chosen(choice: random.Random, name: str) -> Kill:
+    """Choose a kill. Every second one is at a step, if the command reports any."""
+    target, steps, seconds = choice.choice(list(TARGETS)), choice.randint(1, max(1, REPORTED[name])), choice.random() * SECONDS[name]
+    at_step = choice.random() < 0.5 and REPORTED[name] > 0
+    return Kill(target, steps if at_step else 0, seconds, choice.random())
+
+
+def _disturbed(cluster: Cluster, name: str, kill: Kill) -> str:
     """Run a command and kill something meanwhile; returns how the command ended."""
-    with suppress(OSError):  # it does not exist, or there is no machine
-        if step is STEPS["restart"]:
-            for name in members.existing(cluster.paths):
-                members.machine_of_group(cluster.paths, name).cut_power()
-    process = cluster.start(*_words(cluster, step), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    with suppress(subprocess.TimeoutExpired):
-        process.wait(moment)
-        return "it had ended before"
-    kill(cluster, process)
+    if name == "restart":
+        for machine in cgroups.named(cluster.group):
+            machine.kill()
+    process = cluster.start(*_words(cluster, name), "-o", "json", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert process.stderr is not None
+    killed = threading.Event()
+
+    def strike() -> None:
+        killed.set()
+        TARGETS[kill.target](cluster, process, kill)
+
+    timer = threading.Timer(0 if kill.steps else kill.seconds, strike)
+    if not kill.steps:
+        timer.start()
+    reported = 0
+    with process.stderr as lines:  # also after the kill: nobody else reads them
+        for line in lines:
+            reported += _is_step(line)
+            if reported == kill.steps and not killed.is_set() and kill.steps:
+                strike()
     code = process.wait(1800)
+    timer.cancel()
+    if not killed.is_set():
+        return "it had ended before"
     return "it was killed" if code == -signal.SIGKILL else f"it exited with {code}"
 
 
-def _finish(cluster: Cluster, step: Sequence[str], before: Mapping[str, str]) -> None:
+def _is_step(line: str) -> bool:
+    """Whether a line reports that a phase begins, or that a machine or the cluster has reached a state."""
+    with suppress(ValueError, TypeError, KeyError):
+        return json.loads(line)["event"] in {"PhaseStarted", "State"}
+    return False
+
+
+def _finish(cluster: Cluster, name: str, before: Mapping[str, str]) -> None:
     """Run a command to its end, and require its result; after the last machine of the host, its settings are those from before."""
-    cluster.call(*_words(cluster, step))
-    if step is STEPS["remove"]:
+    cluster.call(*_words(cluster, name))
+    if name == "remove":
         assert cluster.traces() == [], cluster.traces()
         assert not before or cgroups.any_left() or _settings() == before, f"settings of the host: {_settings()}, not {before}"
         return
     eventually(lambda: cluster.status()["state"] == "Ready", "the cluster to be ready")
 
 
-def _words(cluster: Cluster, step: Sequence[str]) -> list[str]:
-    verb, *flags = step
+def _words(cluster: Cluster, name: str) -> list[str]:
+    verb, *flags = STEPS[name]
     return [verb, "--name", cluster.name, *flags]
 
 
@@ -103,23 +171,26 @@ STEPS: Final[Mapping[str, tuple[str, ...]]] = {
 """The commands in the order in which they are disturbed; the machines lose power before a restart."""
 SECONDS: Final[Mapping[str, float]] = {"create": 25, "grow": 15, "restart": 8, "shrink": 5, "remove": 2}
 """How long each of them takes about, on two cores that are not idle."""
+REPORTED: Final[Mapping[str, int]] = {"create": 60, "grow": 50, "restart": 50, "shrink": 40, "remove": 0}
+"""About how many steps each of them reports."""
 
 
-def _kill_command(_: Cluster, process: subprocess.Popen[str]) -> None:
+def _kill_command(_: Cluster, process: subprocess.Popen[str], __: Kill) -> None:
     process.kill()
 
 
-def _kill_daemon(cluster: Cluster, _: subprocess.Popen[str]) -> None:
-    with suppress(ProcessLookupError, TypeError):  # there is none at the moment
+def _kill_daemon(cluster: Cluster, _: subprocess.Popen[str], __: Kill) -> None:
+    with suppress(ProcessLookupError, KeyError):  # there is none at the moment
         os.kill(client.status(cluster.paths)["pid"], signal.SIGKILL)
 
 
-def _kill_machine(cluster: Cluster, _: subprocess.Popen[str]) -> None:
-    for name in random.sample(members.existing(cluster.paths), k=1) if members.existing(cluster.paths) else []:
-        members.machine_of_group(cluster.paths, name).cgroups.kill()
+def _kill_machine(cluster: Cluster, _: subprocess.Popen[str], kill: Kill) -> None:
+    found = cgroups.named(cluster.group)
+    if found:
+        found[int(kill.share * len(found))].kill()
 
 
-TARGETS: Final[Mapping[str, Callable[[Cluster, subprocess.Popen[str]], None]]] = {
+TARGETS: Final[Mapping[str, Callable[[Cluster, subprocess.Popen[str], Kill], None]]] = {
     "command": _kill_command,
     "daemon": _kill_daemon,
     "machine": _kill_machine,
@@ -127,7 +198,7 @@ TARGETS: Final[Mapping[str, Callable[[Cluster, subprocess.Popen[str]], None]]] =
 
 
 def _settings() -> dict[str, str]:
-    return {name: (_SETTINGS / name).read_text(encoding="ascii") for name in host.SYSCTLS}
+    return {name: (_SETTINGS / name).read_text(encoding="ascii") for name in host.SYSCTLS if (_SETTINGS / name).exists()}
 
 
 def _say(line: str) -> None:
