@@ -14,8 +14,8 @@ from itertools import product
 import pytest
 from cluster_kit import KUBEADM, KUBEWRIGHT, Cluster, at_once, begin
 from interop_kit import members, nodes, words_of
-from level_kit import NEXT, apply
-from machine_kit import SHARED, eventually, patiently, ready
+from level_kit import IGNORED, NEXT, apply
+from machine_kit import SHARED, administer, eventually, gone, kubewright, patiently, ready
 from state_kit import State, require_same
 from testbed import patch_level
 from testbed.bed import Bed
@@ -43,6 +43,8 @@ FIRST, SECOND, THIRD, WORKER = NAMES = ("first", "second", "third", "worker")
 CONTROL_PLANES = NAMES[:3]
 CELLS = [Cell(*tools) for tools in product((KUBEADM, KUBEWRIGHT), repeat=2)]
 STATES = ROOT / "build" / "upgrade-matrix"
+BINDING = ("clusterrolebinding", "kubeadm:apiserver-kubelet-client")
+"""A permission that kubeadm v1.36 has added to clusters. It does so with `upgrade apply` only; kubewright also with `upgrade node`."""
 
 
 def expected(cell: Cell, found: State) -> State:
@@ -84,19 +86,24 @@ def test_both_tools_leave_the_same_cluster(cluster: Cluster, cell: Cell, matrix:
         works = [container_of(first, node) for node in (SECOND, WORKER)]
         applied(cell.applied, first)
         upgraded(cell.applied, second)
+        administer(first, "delete", *BINDING)
         at_once(partial(upgraded, cell.other, third), partial(upgraded, cell.other, worker))
         for machine in (first, second, third):
             require_next(machine)
         assert [container_of(first, node) for node in (SECOND, WORKER)] == works
+        require_same(alike(second), alike(third))
+        lacks = [BINDING[1]] if cell.other == KUBEADM else []
+        assert gone(first, *BINDING) is bool(lacks)
+        again = json.loads(kubewright(second, "upgrade", "node", IGNORED, "-o", "json").out)
+        assert [one["target"].rpartition(" ")[2] for one in again] == lacks
         assert members(first) == dict.fromkeys(CONTROL_PLANES, True)
         wanted = {**dict.fromkeys(CONTROL_PLANES, (True, True)), WORKER: (True, False)}
         eventually(lambda: nodes(first) == wanted, "all Nodes to be ready")
-        require_same(alike(second), alike(third))
         found = states(machines)
         require_same(expected(cell, found), found)
         require_usable(first)
         assert json.loads(apply(first, "-o", "json").out) == []
-        for machine in (second, third, worker):
+        for machine in (third, worker):
             require_unchanged(machine)
         for tool, machine in ((cell.applied, third), (cell.other, worker)):
             require_reset(tool, machine)
