@@ -92,6 +92,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_whole_versions.py": Cost(4, 80),
     "tests/machines/test_upgrade_cluster.py": Cost(4, 560),
     "tests/machines/test_upgrade_machines.py": Cost(3, 600),
+    "tests/machines/test_upgrade_matrix.py": Cost(4, 2400),
     "tests/machines/test_upgrade_minor.py": Cost(4, 300),
     "tests/controlplane/test_agent_disturbed.py": Cost(2, 110),
     "tests/controlplane/test_agent_lifecycle.py": Cost(2, 40),
