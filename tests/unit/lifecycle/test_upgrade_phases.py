@@ -15,7 +15,9 @@ from kubewright.base import yaml
 from kubewright.base.clock import rfc3339_micro
 from kubewright.base.errors import ConfigurationChanged, Forbidden, HostError, Unreachable, UsageError
 from kubewright.base.events import Checked, PhaseSkipped
+from kubewright.base.records import replace
 from kubewright.etcd.api import Alarm
+from kubewright.host.states import ContainerState
 from kubewright.kube.resources import CONFIG_MAP, DEPLOYMENT, LEASE, NODE, POD, named
 from kubewright.lifecycle import kept_patches, machine_record
 from kubewright.lifecycle.connections import Mode
@@ -80,6 +82,28 @@ def test_all_goes_back_where_a_component_does_not_run(box, broken):
     box.runtime.broken = set()
     box.upgrade()
     assert box.tags() == [ETCD, NEW, NEW, NEW]
+
+
+def test_a_kubelet_that_starts_the_failing_pod_once_more_does_not_end_the_way_back(box, monkeypatch):
+    """On a busy machine, it notices late that the manifest was restored."""
+    name, looked, failed, late = PODS[3], box.runtime.containers, [], iter(range(40))
+
+    def containers(*, namespace):
+        found = looked(namespace=namespace)
+        failing = [one for one in found if one.state is ContainerState.EXITED]
+        if failing:
+            failed[:] = failing
+        elif failed and (number := next(late, None)) is not None:
+            again = replace(failed[0], attempt=failed[0].attempt + number, created=box.clock.now().timestamp())
+            return [again if one.name == name else one for one in found]
+        return found
+
+    monkeypatch.setattr(box.runtime, "containers", containers)
+    box.runtime.broken = {name}
+    before = box.manifests()
+    with pytest.raises(HostError, match=f"{name}.* failed; this machine is back in its earlier state"):
+        box.upgrade()
+    assert (box.manifests(), next(late, None)) == (before, None)
 
 
 @pytest.mark.parametrize("name", PODS[2:])

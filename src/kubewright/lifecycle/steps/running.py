@@ -53,7 +53,8 @@ class StaticPodProof:
     `name` is that of its component and container, `pod` that of its pod; `now` returns seconds since 1970.
 
     `earlier` are the pods that existed before the manifest was replaced: restoring it may continue one of them.
-    `former` are the sandboxes of that time. `proven` has the container that has passed.
+    `former` are the sandboxes of that time. `proven` has the container that has passed. `replaced` are the pods that
+    existed when the manifest was restored, and that may still be failing.
     """
 
     name: str
@@ -64,6 +65,7 @@ class StaticPodProof:
     earlier: set[str] = field(default_factory=set)
     former: set[str] = field(default_factory=set)
     proven: list[Container] = field(default_factory=list)
+    replaced: set[str] = field(default_factory=set)
 
     def note(self) -> None:
         """Record the existing pods before the manifest is replaced.
@@ -78,6 +80,19 @@ class StaticPodProof:
         """Record the existing sandboxes before a manifest is replaced or restored."""
         with suppress(HostError):
             self.former.update(one.id for one in self._sandboxes())
+
+    def note_replaced(self) -> None:
+        """Record the existing pods before the manifest is restored, except for those that it may continue."""
+        self.note_former()
+        with suppress(HostError):
+            self.replaced.update({one.pod_uid for one in self._containers()} - self.earlier)
+
+    def is_replaced(self) -> bool:
+        """Whether the latest container is still one of a pod whose manifest was taken away again."""
+        with suppress(HostError):
+            latest = max(self._containers(), key=lambda one: one.created, default=None)
+            return latest is not None and latest.pod_uid in self.replaced
+        return False
 
     def stop_former(self) -> None:
         """Stop the recorded sandboxes, with everything in them.

@@ -260,7 +260,7 @@ def _step(
 
     def undo() -> Iterable[Step]:
         for pod in pods:
-            pod.proof.note_former()
+            pod.proof.note_replaced()
         return ()
 
     return Replacement(
