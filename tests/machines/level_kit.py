@@ -13,6 +13,8 @@ from kubewright.machines.machine import Ended, Machine
 NEXT = "v1.36.4"
 COMPONENTS = ("kube-apiserver", "kube-controller-manager", "kube-scheduler")
 PATCHES = "/opt/patches"
+FAILURES_MATRIX = "upgrade, failures"
+"""The matrix of upgrades that fail."""
 IGNORED = "--ignore-preflight-errors=SystemVerification,CreateJob"
 """A Job that takes more than a minute says only that the machine is busy."""
 LEAVES = ("apiserver", "apiserver-kubelet-client", "front-proxy-client", "apiserver-etcd-client", "etcd/server", "etcd/peer")

@@ -33,6 +33,7 @@ __all__ = [
     "kubectl",
     "kubewright",
     "patiently",
+    "proxy_container",
     "ready",
     "signed",
     "used_by",
@@ -186,3 +187,16 @@ def ready(machine: Machine, kind: str, name: str) -> bool:
     status = kubectl(machine, "-n", "kube-system", "get", kind, name).get("status", {})
     wanted = status.get("desiredNumberScheduled") or status.get("replicas") or 0
     return wanted > 0 and wanted == (status.get("numberReady") or status.get("readyReplicas"))
+
+
+def proxy_container(machine: Machine) -> str:
+    """Return the container of kube-proxy on the only machine of a cluster: a workload that nothing should restart."""
+    found: list[str] = []
+
+    def runs() -> bool:
+        pods = kubectl(machine, "-n", "kube-system", "get", "pods", "-l", "k8s-app=kube-proxy").get("items", [])
+        found[:] = [one["containerID"] for pod in pods for one in pod["status"].get("containerStatuses", ()) if "running" in one["state"]]
+        return len(found) == 1
+
+    eventually(runs, "kube-proxy to run")
+    return found[0]

@@ -10,7 +10,7 @@ import pytest
 from canary_kit import Arguments, made, seen
 from etcd_stages import EtcdStage, MemberReplace, Restore, make, names, put
 from kill_kit import SEED, killed_after, moments
-from machine_kit import ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, ready, write
+from machine_kit import ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, proxy_container, ready, write
 from testbed.bed import Bed
 
 from kubewright.machines.machine import Machine
@@ -44,12 +44,6 @@ def machine(bed: Bed) -> Machine:
     return bed["one"]
 
 
-def _proxy(machine: Machine) -> str:
-    """Return the container of kube-proxy, a workload that nothing should restart."""
-    [pod] = kubectl(machine, "get", "pods", "-n", "kube-system", "-l", "k8s-app=kube-proxy")["items"]
-    return str(pod["status"]["containerStatuses"][0]["containerID"])
-
-
 def _is_ready(machine: Machine) -> bool:
     [node] = kubectl(machine, "get", "nodes").get("items") or [{"status": {"conditions": []}}]
     return any((one["type"], one["status"]) == ("Ready", "True") for one in node["status"]["conditions"])
@@ -58,13 +52,13 @@ def _is_ready(machine: Machine) -> bool:
 def test_etcd_goes_back_to_a_snapshot_while_pods_go_on(machine: Machine) -> None:
     put(machine, "saved")
     kubewright(machine, "etcd", "snapshot", "save", BEFORE)
-    last, proxy = put(machine, "lost"), _proxy(machine)
+    last, proxy = put(machine, "lost"), proxy_container(machine)
     said = kubewright(machine, "etcd", "restore", BEFORE, "--yes").out
     assert "its earlier data is in /var/lib/etcd/member.before-" in said
     assert names(machine) == {"saved"}
     assert put(machine, "later") > last + 900_000_000
     eventually(lambda: _is_ready(machine), "the Node to be Ready")
-    assert _proxy(machine) == proxy
+    assert proxy_container(machine) == proxy
     [member] = json.loads(kubewright(machine, "etcd", "status", "-o", "json").out)["members"]
     assert (member["name"], member["leader"]) == ("one", True)
 

@@ -1,6 +1,6 @@
 """A cluster of three control planes and a worker behind a load balancer, which kubeadm made and both tools joined, is upgraded machine by machine.
 
-kubewright runs `apply`; both tools run `node`. `test_upgrade_matrix.py` has the other cells of the matrix of tools.
+kubewright runs `apply`; both tools run `node`. `test_upgrade_matrix.py` has the whole matrix of tools.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import yaml
 from balancer_kit import PORT, Balancer, Client
 from cluster_kit import KUBEADM, KUBEWRIGHT, at_once, configuration, run
 from interop_kit import members, nodes, words_of
-from level_kit import ETCD_LEAVES, IGNORED, NEXT, PATCHES, apply, argument, changed, content, patch, require_running
+from level_kit import ETCD_LEAVES, FAILURES_MATRIX, IGNORED, NEXT, PATCHES, apply, argument, changed, content, patch, require_running
 from machine_kit import CONFIG, SHARED, Running, eventually, kubectl, kubewright, patiently, ready, write
 from state_kit import asked_of_etcd, require_same
 from testbed import patch_level
@@ -46,7 +46,7 @@ IMPATIENT = HURRIED.replace("etcdAPICall: 5s", "upgradeManifests: 75s")
 """What kubewright is given: by default, it waits five minutes for a component that runs and is not ready."""
 NEVER_READY = argument("--peer-trusted-ca-file=/etc/kubernetes/pki/etcd/server.crt")
 """An etcd that runs, but trusts none of its peers, and so never has a leader."""
-MATRIX, CUT_OFF = "upgrade, failures", "an etcd on one of three that is never ready"
+CUT_OFF = "an etcd on one of three that is never ready"
 PROXY = ("-n", "kube-system", "get", "daemonset", "kube-proxy")
 
 
@@ -169,10 +169,12 @@ def test_an_etcd_that_is_never_ready_on_one_of_three_goes_back(cluster: Cluster,
     again = asked_of_etcd(second, "hashkv", {"revision": data["header"]["revision"]}, service="maintenance")
     assert again["hash"] == data["hash"] or again["compact_revision"] != data["compact_revision"]
     eventually(lambda: healthy(cluster) == set(CONTROL_PLANES), "all members to be healthy")
-    matrix(MATRIX).record(CUT_OFF, KUBEWRIGHT, "as before")
+    matrix(FAILURES_MATRIX).record(CUT_OFF, KUBEWRIGHT, "as before")
 
 
-def test_a_member_that_dies_while_another_one_is_restarted_ends_as_before_or_as_wanted(cluster: Cluster) -> None:
+def test_a_member_that_dies_while_another_one_is_restarted_ends_as_before_or_as_wanted(
+    cluster: Cluster, matrix: Callable[[str], Matrix]
+) -> None:
     second, third = cluster[SECOND], cluster[THIRD]
     patch(second, "etcd", argument("--max-request-bytes=1572865"))
     upgrading = Running(second, "upgrade", "node", IGNORED, "--patches", PATCHES)
@@ -182,6 +184,7 @@ def test_a_member_that_dies_while_another_one_is_restarted_ends_as_before_or_as_
     assert "Traceback" not in ended.err
     has_patch = b"--max-request-bytes=1572865" in content(second)["manifests/etcd.yaml"]
     assert has_patch is (ended.code == 0), ended.err
+    matrix(FAILURES_MATRIX).record("another member dies meanwhile", KUBEWRIGHT, "as wanted" if has_patch else "as before")
     eventually(lambda: healthy(cluster) == {FIRST, SECOND}, "the members of the other machines to be healthy")
     patch(second, "etcd", argument("--max-request-bytes=1572866"))
     before = content(second)
@@ -204,7 +207,7 @@ def test_kubeadm_calls_an_etcd_that_is_never_ready_on_one_of_three_a_success(clu
     third.run("systemctl", "restart", "kubelet")
     patch(third, "etcd", NEVER_READY)
     write(third, CONFIG, HURRIED)
-    with matrix(MATRIX).cell(CUT_OFF, KUBEADM) as cell:
+    with matrix(FAILURES_MATRIX).cell(CUT_OFF, KUBEADM) as cell:
         ended = run(KUBEADM, third, "upgrade", "node", "--config", CONFIG, check=False)
         assert ended.code == 0, ended.err
         assert healthy(cluster) == {FIRST, SECOND}

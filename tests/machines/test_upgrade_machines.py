@@ -19,6 +19,7 @@ from kill_kit import SEED, SEED_NAME, killed_before_writing
 from level_kit import (
     COMPONENTS,
     ETCD_LEAVES,
+    FAILURES_MATRIX,
     IGNORED,
     NEXT,
     PATCHES,
@@ -34,7 +35,7 @@ from level_kit import (
     running,
     state,
 )
-from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, ready, write
+from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, proxy_container, ready, write
 from state_kit import asked_of_etcd, require_same
 from testbed import patch_level
 from testbed.bed import Bed
@@ -114,20 +115,25 @@ BESIDES = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_component_that_does_not_run_takes_the_machine_back(both: Both, name: str) -> None:
+def test_a_component_that_does_not_run_takes_the_machine_back(both: Both, name: str, matrix: Callable[[str], Matrix]) -> None:
     machine, failure = both.ours, FAILURES[name]
     patch(machine, failure.component, argument(failure.argument))
-    before, data = content(machine), asked_of_etcd(machine, "hashkv", {}, service="maintenance")
-    ended = apply(machine, "--patches", PATCHES, check=False)
-    assert ended.code == 1
-    assert [text for text in (*failure.says, "this machine is back in its earlier state") if text not in ended.err] == []
-    assert changed(before, content(machine)) == failure.changed
-    eventually(lambda: running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES), "the components of the earlier version")
-    again = asked_of_etcd(machine, "hashkv", {"revision": data["header"]["revision"]}, service="maintenance")
-    assert again["hash"] == data["hash"] or again["compact_revision"] != data["compact_revision"]
+    before, data, works = content(machine), asked_of_etcd(machine, "hashkv", {}, service="maintenance"), proxy_container(machine)
+    with matrix(FAILURES_MATRIX).cell(name, "kubewright") as cell:
+        ended = apply(machine, "--patches", PATCHES, check=False)
+        assert ended.code == 1
+        assert [text for text in (*failure.says, "this machine is back in its earlier state") if text not in ended.err] == []
+        assert changed(before, content(machine)) == failure.changed
+        eventually(lambda: running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES), "the components of the earlier version")
+        again = asked_of_etcd(machine, "hashkv", {"revision": data["header"]["revision"]}, service="maintenance")
+        assert again["hash"] == data["hash"] or again["compact_revision"] != data["compact_revision"]
+        assert proxy_container(machine) == works
+        cell.says("as before")
 
 
-def test_a_version_without_images_and_a_full_disk_stop_an_upgrade_before_anything_changes(both: Both) -> None:
+def test_a_version_without_images_and_a_full_disk_stop_an_upgrade_before_anything_changes(
+    both: Both, matrix: Callable[[str], Matrix]
+) -> None:
     machine = both.ours
     before = content(machine)
     machine.run("mkdir", "-p", "/etc/kubernetes/tmp")
@@ -141,6 +147,8 @@ def test_a_version_without_images_and_a_full_disk_stop_an_upgrade_before_anythin
     assert (missing.code, "registry.k8s.io/kube-apiserver:v1.36.9" in missing.err) == (1, True), missing.err
     assert changed(before, content(machine)) == set()
     require_running(machine, KUBERNETES)
+    for name in ("a disk without space for the snapshot", "a missing image"):
+        matrix(FAILURES_MATRIX).record(name, "kubewright", "nothing changed")
 
 
 def test_a_machine_is_the_same_whichever_tool_has_upgraded_it_despite_a_power_cut(both: Both, matrix: Callable[[str], Matrix]) -> None:
@@ -238,9 +246,12 @@ def test_the_commands_of_the_guide_upgrade_a_machine_and_take_it_back(both: Both
     assert etcd_container(machine) == before
 
 
-def test_kubeadm_calls_a_dead_controller_manager_a_success(both: Both) -> None:
-    machine, failure = both.theirs, FAILURES["a controller-manager that exits when it has begun"]
+def test_kubeadm_calls_a_dead_controller_manager_a_success(both: Both, matrix: Callable[[str], Matrix]) -> None:
+    name = "a controller-manager that exits when it has begun"
+    machine, failure = both.theirs, FAILURES[name]
     patch(machine, failure.component, argument(failure.argument))
-    ended = machine.run("kubeadm", "upgrade", "apply", NEXT, "--yes", IGNORED, "--patches", PATCHES, check=False)
-    assert (ended.code, SUCCESS in ended.out) == (0, True), ended.err
-    eventually(lambda: failure.component not in running(machine), "the controller-manager to end")
+    with matrix(FAILURES_MATRIX).cell(name, "kubeadm") as cell:
+        ended = machine.run("kubeadm", "upgrade", "apply", NEXT, "--yes", IGNORED, "--patches", PATCHES, check=False)
+        assert (ended.code, SUCCESS in ended.out) == (0, True), ended.err
+        eventually(lambda: failure.component not in running(machine), "the controller-manager to end")
+        cell.says("SUCCESS")
