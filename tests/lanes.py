@@ -83,7 +83,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_whole_clusters.py": Cost(4, 75),
     "tests/machines/test_whole_example.py": Cost(3, 30),
     "tests/machines/test_whole_families.py": Cost(4, 100),
-    "tests/machines/test_whole_hosts.py": Cost(3, 45),
+    "tests/machines/test_whole_hosts.py": Cost(3, 90),
     "tests/machines/test_whole_kills.py": Cost(4, 110),
     "tests/machines/test_whole_lifecycle.py": Cost(4, 130),
     "tests/machines/test_whole_planes.py": Cost(4, 130),

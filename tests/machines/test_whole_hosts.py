@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import real_pods
 from machine_kit import eventually
 from whole_kit import Cluster, disk_place, docker_archive, web
 
@@ -141,8 +142,9 @@ def test_a_cluster_of_a_user_on_a_host_with_a_vpn_and_a_firewall(
     cluster: Cluster, virtual: VirtualHost, parts: Parts, readable: Path
 ) -> None:
     rules, links = virtual.nft("-s", "list", "ruleset"), virtual.links()
-    (readable / "kubeadm.yaml").write_text(DUAL)
-    made = cluster.up("--machines", "--nodes", "0", "--publish", "8080:30080", "--config", str(readable / "kubeadm.yaml"))
+    (readable / "kubeadm.yaml").write_text(f"{DUAL}---\n{real_pods.CONFIG}")
+    given = ("--config", str(readable / "kubeadm.yaml"), "--mount", real_pods.write_patches(readable / "patches"))
+    made = cluster.up("--machines", "--nodes", "0", "--publish", "8080:30080", *given)
     machine = made["machines"][0]["name"]
     assert ipaddress.ip_address(made["machines"][0]["address"]) not in ipaddress.ip_network(VPN)
 
@@ -175,6 +177,8 @@ def test_a_cluster_of_a_user_on_a_host_with_a_vpn_and_a_firewall(
     eventually(lambda: output(*virtual.outside(*fetch, f"http://{HOST_ADDRESS}:8081")) == "real\n", "the port that others may reach")
     assert output(*virtual.outside(*fetch, f"http://{HOST_ADDRESS}:8080")) == ""
 
+    real_pods.check_documents(cluster, [])
+    real_pods.check_pods(cluster)
     check_hostile_archive(cluster, readable)
     check_logs(cluster, machine)
     check_access(cluster, virtual, readable, machine)
