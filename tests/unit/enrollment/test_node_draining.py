@@ -85,3 +85,11 @@ def test_pods_that_do_not_terminate_are_reported():
         drain(Cluster(pod("one"), held=1000), within=10.0)
     assert "default/one cannot be evicted yet: the budget is used up" in told.value.detail
     assert "poddisruptionbudget" in told.value.remedy
+
+
+def test_an_evicted_pod_that_has_ended_is_waited_for_until_it_is_gone():
+    cluster = Cluster(pod("one", phase="Failed", deletionTimestamp="2026-01-02T03:04:05Z"))
+    with pytest.raises(WaitTimeout) as told:
+        drain(cluster, within=10.0)
+    assert "default/one is terminating" in told.value.detail
+    assert cluster.evicted == []

@@ -23,7 +23,11 @@ _LOOK, _LONGEST_LOOK = 0.2, 2.0
 
 
 def evictable(pods: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the pods to evict: neither static ones nor a DaemonSet's, which would return, nor those that have ended. Pure."""
+    """Return the pods to evict: neither static ones nor a DaemonSet's, which would return, nor those that have ended.
+
+    A pod that is being deleted counts until it is gone, even if it has ended: its kubelet has to delete it, and may be
+    stopped right after draining. Pure.
+    """
     return [pod for pod in pods if not _stays(pod)]
 
 
@@ -31,7 +35,8 @@ def _stays(pod: Mapping[str, Any]) -> bool:
     metadata = core.metadata(pod)
     owners = metadata.get("ownerReferences") or ()
     daemon = any(owner.get("kind") == "DaemonSet" and owner.get("controller") for owner in owners)
-    return daemon or _MIRROR in (metadata.get("annotations") or {}) or (pod.get("status") or {}).get("phase") in _ENDED
+    ended = (pod.get("status") or {}).get("phase") in _ENDED and not metadata.get("deletionTimestamp")
+    return daemon or ended or _MIRROR in (metadata.get("annotations") or {})
 
 
 def drain(api: KubeAPI, node: str, *, waiter: Waiter, within: float) -> Iterator[Change | Waited]:
