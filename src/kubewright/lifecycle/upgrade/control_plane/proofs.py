@@ -56,14 +56,16 @@ def wait(ctx: UpgradeContext, proof: StaticPodProof, version: str, *, back: bool
         return reason
 
     within = ctx.timeouts.upgrade_manifests.seconds
-    end = ctx.clock.monotonic() + within
+    end, replaced = ctx.clock.monotonic() + within, back and bool(proof.replaced)
     while True:
         try:
             return ctx.components.until(fault, saying=saying, blame=(proof.name,), within=within, at_most=0.2, remedy=_REMEDY)
         except ComponentFailed:
-            # a slow kubelet has not noticed yet that the manifest was restored, and starts the failing pod once more
-            if not (back and proof.is_replaced() and ctx.clock.monotonic() < end):
+            # A slow kubelet has not noticed yet that the manifest was restored, and starts the failing pod once more.
+            # The restored pod may have been started since that pod failed: it is watched once before its failure counts.
+            if not replaced or ctx.clock.monotonic() >= end:
                 raise
+            replaced = proof.is_replaced()
 
 
 def _nudging(ctx: UpgradeContext, name: str) -> Callable[[], None]:
