@@ -120,7 +120,7 @@ def check_pods(cluster: Cluster) -> None:
         f"({there} && {back}) >/dev/null; cmp /etc/debian_version /root/back && echo same"  # kubectl tells which container it has chosen
     )
     assert _shell(cluster, copied) == "same\n"
-    fetched = "curl -sS --retry 60 --retry-connrefused --retry-delay 1 127.0.0.1:18080/order"
+    fetched = "curl -sS --retry 600 --retry-connrefused --retry-delay 1 127.0.0.1:18080/order"
     assert _shell(cluster, f"kubectl port-forward pod/course 18080:8080 >/dev/null & {fetched}; kill $!") == order
 
     eventually(lambda: _ended(cluster, "hungry") == "OOMKilled", "the container that needs too much memory to be killed")

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from kubewright.host.filesystem import mounts
 from kubewright.machines import cgroups, network
 from kubewright.machines.places import RUN, locked
 from kubewright.machines.running import quietly
@@ -88,7 +89,7 @@ def release() -> None:
 
 def remember_mount() -> None:
     """Save whether the directory of the host's network namespaces is no mount point, before the first machine."""
-    if not _SAVED.exists() and not _is_mounted(_NAMESPACES):
+    if not _SAVED.exists() and _NAMESPACES not in map(Path, mounts.mount_points(Path(mounts.TABLE).read_bytes())):
         _NOT_MOUNTED.touch()
 
 
@@ -98,11 +99,6 @@ def end_mount() -> None:
         _NOT_MOUNTED.unlink()
         if not any(_NAMESPACES.iterdir()):
             quietly(["umount", str(_NAMESPACES)], ["rmdir", str(_NAMESPACES)])
-
-
-def _is_mounted(path: Path) -> bool:
-    """Return whether a path is a mount point, also of the file system that it lies on (proc_pid_mountinfo(5))."""
-    return any(line.split()[4] == str(path) for line in Path("/proc/self/mountinfo").read_text(errors="replace").splitlines())
 
 
 def remember(record: Path, *, uplinks: Sequence[str] = (), proc: Path = Path("/proc/sys")) -> None:

@@ -43,7 +43,7 @@ _PLACES: Final = (PurePosixPath("/etc"), PurePosixPath("/var/lib"))
 def prepare(request: BackupRestoreOptions, machine: TargetMachine) -> Prepared[MemberTask]:
     """Read and check the whole backup.
 
-    Raises UsageError if the key is missing, TrustError and DocumentError for a file that is not a whole backup.
+    Raises UsageError if the key is missing, TrustError and DocumentError for a file that is not a complete backup.
     """
     found = backup.read(_pieces(request), name=request.file, key=request.key)
     layout = _layout(found, machine.at(machine.layout).layout, name=request.file)

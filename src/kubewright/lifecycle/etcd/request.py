@@ -93,7 +93,7 @@ class MemberTask:
 def restore_task(request: RestoreOptions, machine: TargetMachine) -> Prepared[MemberTask]:
     """Read the machine's manifests and the snapshot.
 
-    Raises UsageError, HostError, and DocumentError for a file that is not a whole snapshot.
+    Raises UsageError, HostError, and DocumentError for a file that is not a complete snapshot.
     """
     chosen = [bool(request.file), request.from_this_member, request.fence, request.unfence]
     if sum(chosen) != 1:

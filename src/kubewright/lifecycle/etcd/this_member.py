@@ -118,7 +118,9 @@ def _peers_of_replacement(host: Host, path: PurePosixPath, *, own: str) -> Mappi
     begun = checkpoint.unfinished(checkpoint.every(host))
     if begun is None or begun.operation != REPLACE:
         return {}
-    swap = next(one for one in begun.swaps if one.target == path)
+    swap = next((one for one in begun.swaps if one.target == path), None)
+    if swap is None:
+        return {}
     body: Any = yaml.load(checkpoint.content(host, begun, swap, side="new"), source=str(path))
     return _peers(StaticPod(body=body), own=own)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def awaited(ctx: MemberContext[Any]) -> None:
-    """Wait while another machine holds the lease, before the members are judged: one that is being replaced has no vote for a while.
+    """Wait while another machine holds the lease, before the members are checked: one that is being replaced has no vote for a while.
 
     Does nothing if no API server is ready. Raises WaitTimeout as `OperationLease` does.
     """

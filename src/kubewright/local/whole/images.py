@@ -38,8 +38,8 @@ _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 def archive(path: str, *, standard_input: IO[bytes], spool: Path | None = None) -> Iterator[IO[bytes]]:
     """Provide an archive as a file: one at a path, or, for `-`, what standard input contains.
 
-    That is written to a file with a name if there is a directory for it, `spool`, otherwise next to the machines' disks. Raises
-    DocumentError if it cannot be read, or is not a tar archive, compressed or not.
+    Standard input is copied to a named file in the directory `spool`, or, without one, to an unnamed file beside the
+    machines' disks. Raises DocumentError if the archive cannot be read, or is not a tar archive, compressed or not.
     """
     with _opened(path, standard_input, spool) as file:
         _require_tar(file, "standard input" if path == "-" else path)

@@ -18,7 +18,7 @@ from kubewright.machines.group import Group
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """A moment of the past. The host's clock may be set meanwhile, with which times of other programs are compared."""
+    """A moment to compare timestamps of other programs with. The host's clock may be set after it."""
 
     clock: Clock
     wall: datetime
@@ -31,7 +31,7 @@ class Moment:
 
     @property
     def time(self) -> datetime:
-        """Its time: by the clock of then, or, if it has been set back since, by the clock of now."""
+        """Its time by the clock as it was then or, if the clock has been set back since, as it is now."""
         return min(self.wall, self.clock.now() - timedelta(seconds=self.clock.monotonic() - self.monotonic))
 
 

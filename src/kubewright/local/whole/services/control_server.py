@@ -39,11 +39,12 @@ def routes(states: MachineStates, forwarder: Forwarder) -> tuple[Route, ...]:
         return _json({})
 
     async def load(request: Request) -> Response:
+        assert request.uid is not None  # `serve_unix` refuses requests without one
         found = [machine for name in sorted(states.running) if (machine := states.machine(name)) is not None]
         try:
             if not found:
                 raise HostError("no machine of the cluster runs", remedy="`sudo kubewright up` starts them")
-            names = await asyncio.to_thread(images.load_as, request.uid or 0, found, str(json.loads(request.body)["archive"]))
+            names = await asyncio.to_thread(images.load_as, request.uid, found, str(json.loads(request.body)["archive"]))
         except DocumentError as error:
             return _refused(error, 422)
         except KubewrightError as error:
