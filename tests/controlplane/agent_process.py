@@ -135,12 +135,14 @@ class Agent:
 
 
 def eventually(look: Callable[[], Any], what: str, agent: Agent, *, within: float = 600) -> Any:
-    end = time.monotonic() + within
+    """Wait until a look finds something, and return that. It looks less and less often, because many looks start a program."""
+    end, pause = time.monotonic() + within, 0.05
     while time.monotonic() < end:
         with suppress(NotFound):
             if found := look():
                 return found
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(1.2 * pause, 0.5)
     pytest.fail(f"{what} did not come:\n{agent.log()[-3000:]}")
 
 
