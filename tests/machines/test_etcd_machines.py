@@ -10,7 +10,7 @@ import pytest
 from canary_kit import Arguments, made, seen
 from etcd_stages import EtcdStage, MemberReplace, Restore, make, names, put
 from kill_kit import SEED, killed_after, moments
-from machine_kit import ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, proxy_container, ready, write
+from machine_kit import ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, proxy_container, ready, used_by, write
 from testbed.bed import Bed
 
 from kubewright.machines.machine import Machine
@@ -21,9 +21,10 @@ BEFORE, BACKUP, KEY = "/root/etcd.db", "/root/one.kwb", "/root/backup.key"
 
 
 @pytest.fixture(scope="module")
-def bed(parts: Parts) -> Iterator[Bed]:
-    """A control plane, and a machine that has not joined yet."""
-    with Bed("one", "two", bed="etcd", parts=parts, shared=SHARED) as made:
+def bed(parts: Parts, request: pytest.FixtureRequest) -> Iterator[Bed]:
+    """A control plane, and a machine that has not joined yet if a selected test replaces a member."""
+    second = ("two",) if used_by(request, "replacement") else ()
+    with Bed("one", *second, bed="etcd", parts=parts, shared=SHARED) as made:
         make(made)
         eventually(lambda: ready(made["one"], "daemonset", "kube-proxy"), "kube-proxy")
         yield made
