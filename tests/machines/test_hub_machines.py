@@ -427,8 +427,8 @@ def _pods(tenant: Tenant, node: str) -> int:
 def test_a_node_that_leaves_frees_its_name_and_keeps_no_key(tenant: Tenant) -> None:
     two = tenant.bed["two"]
     administer(tenant.one, "cordon", "four")
-    busy = ("create", "deployment", "busy", "--image=docker.io/library/busybox:test", "--replicas=2", "--", "sleep", "1000")
-    administer(tenant.one, *busy)
+    busy = ("create", "deployment", "busy", "--image=docker.io/library/busybox:test", "--replicas=2")
+    administer(tenant.one, *busy, "--", "sh", "-c", "trap exit TERM; while :; do sleep 1; done")
     eventually(lambda: _pods(tenant, "two") >= 2, "pods to be placed on two")
     left = kubewright(two, "node", "leave", "--drain").out
     assert "Evicting the pods of the node two" in left

@@ -70,7 +70,9 @@ def cluster(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         try:
             _make(made)
             levels = patch_level.images(of_release(parts.base), KUBERNETES, NEXT)
-            at_once(*(partial(patch_level.give, bed[name], levels) for name in (*CONTROL_PLANES, WORKER)))
+            proxy = [one for one in levels if "kube-proxy" in one.reference]
+            needed = dict.fromkeys(CONTROL_PLANES, levels) | {WORKER: proxy}
+            at_once(*(partial(patch_level.give, bed[name], found) for name, found in needed.items()))
             eventually(lambda: ready(bed[FIRST], "deployment", "coredns"), "CoreDNS: a Job is done first")
             yield made
         finally:
