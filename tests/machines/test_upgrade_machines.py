@@ -161,12 +161,20 @@ def test_a_machine_is_the_same_whichever_tool_has_upgraded_it_despite_a_power_cu
         eventually(lambda: running(both.theirs) == dict.fromkeys(COMPONENTS, NEXT), "the components to report the new version")
         require_same_as_kubeadms(both)
         assert both.ours.run("systemctl", "cat", "kubewright-recover", check=False).code != 0
+        assert kept_keys(both.ours) == []
+
+
+def kept_keys(machine: Machine) -> list[str]:
+    """Return the files in which kubewright keeps private keys, and require that nobody but root can read anything that it keeps."""
+    assert machine.run("find", "/var/lib/kubewright", "-perm", "/077").out == ""
+    return machine.run("grep", "-rlE", "PRIVATE KEY|client-key-data", "/var/lib/kubewright", check=False).out.split()
 
 
 def upgraded_despite_a_power_cut(machine: Machine) -> Ended:
     before = content(machine)
     killed_before_writing(machine, "apiserver.crt", ("upgrade", "apply", NEXT, "--yes", "--force", IGNORED))
     after = content(machine)
+    assert kept_keys(machine) != []
     assert [before[name] == after[name] for name in ("pki/apiserver.key", "pki/apiserver.crt")] == [False, True]
     boot_again(machine)
     eventually(lambda: running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES), "the components of the earlier version to run")
@@ -181,6 +189,15 @@ def require_same_as_kubeadms(both: Both) -> None:
     for machine in (both.theirs, both.ours):
         eventually(lambda machine=machine: ready(machine, "daemonset", "kube-proxy"), "kube-proxy")  # type: ignore[misc]
     require_same(state(both.theirs), state(both.ours))
+
+
+def test_the_backup_of_etcd_is_a_snapshot_and_that_of_kubeadm_a_copy_of_a_running_database(both: Both) -> None:
+    ours, theirs = (
+        machine.run("find", "/etc/kubernetes/tmp", "-path", name).out.split()
+        for machine, name in ((both.ours, "*/snapshot.db"), (both.theirs, "*/member/snap/db"))
+    )
+    assert {kubewright(both.ours, "etcd", "snapshot", "verify", path, check=False).code for path in ours} == {0}
+    assert [kubewright(both.theirs, "etcd", "snapshot", "verify", path, check=False).code for path in theirs] == [3]
 
 
 def test_a_second_run_changes_nothing(both: Both) -> None:
