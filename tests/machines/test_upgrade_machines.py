@@ -157,6 +157,8 @@ def test_a_machine_is_the_same_whichever_tool_has_upgraded_it_despite_a_power_cu
     with matrix(f"kill, {SEED_NAME}={SEED}").cell("upgrade apply", "step, power cut"):
         theirs, ours = at_once(lambda: both.theirs.run(*kubeadm), lambda: upgraded_despite_a_power_cut(both.ours))
         assert (SUCCESS in theirs.out, SUCCESS in ours.out) == (True, True)
+        assert "Restarting the etcd static pod" in theirs.out
+        assert "Current and new manifests of etcd are equal, skipping upgrade" in ours.out
         # kubeadm calls a component upgraded when its pod is Running, whatever its container does
         eventually(lambda: running(both.theirs) == dict.fromkeys(COMPONENTS, NEXT), "the components to report the new version")
         require_same_as_kubeadms(both)
