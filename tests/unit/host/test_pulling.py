@@ -152,15 +152,24 @@ def test_serial_pulls_end_at_the_first_failure():
     assert "c" not in runtime.told
 
 
-def test_parallel_pulls_try_every_image_and_report_all_failures():
+@pytest.mark.parametrize("how", [Pull(serial=False), Pull(serial=True, tries_all=True)])
+def test_pulls_that_try_every_image_report_all_failures(how):
     runtime = Images(broken={"a": (5, HostError), "c": (5, HostError)})
     seen = []
     with pytest.raises(HostError) as caught:
-        seen.extend(pull_images("abcd", runtime=runtime, how=Pull(serial=False), clock=NoPause(), reporter=SilentReporter()))
+        seen.extend(pull_images("abcd", runtime=runtime, how=how, clock=NoPause(), reporter=SilentReporter()))
     assert caught.value.what == "2 of 4 images cannot be pulled"
     assert caught.value.detail == "a fails\nc fails"
     assert caught.value.remedy == "mend a"
+    assert [change.target for change in seen] == ["image b", "image d"]
     assert runtime.there == {"b", "d"}
+
+
+def test_without_a_runtime_one_image_is_tried():
+    runtime = Images(broken=dict.fromkeys("abc", (5, RuntimeUnavailable)))
+    with pytest.raises(RuntimeUnavailable):
+        pull(runtime, "a", "b", "c", tries_all=True)
+    assert runtime.told == ["a"]
 
 
 def test_parallel_pulls_run_concurrently_and_are_reported_in_order():

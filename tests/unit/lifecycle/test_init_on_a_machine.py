@@ -14,6 +14,7 @@ import pytest
 from init_kit import FAST, Box, asked, names
 
 import kubewright
+from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import CertificateMismatch, CheckFailed, ConfigurationChanged, HostError, Locked, UsageError
 from kubewright.base.events import Checked, Warned
@@ -126,39 +127,73 @@ def test_an_unsuitable_machine_is_not_changed(box, monkeypatch):
     assert machine_record.load(box.call(asked()).host) is None
 
 
-def test_checks_and_pulls_come_before_any_change(box, monkeypatch):
-    pulled = []
+class Runtime:
+    """A container runtime that has etcd's image, and cannot pull those in `lacks`."""
 
-    class Runtime:
-        def cgroup_driver(self):
-            return None
+    def __init__(self, *lacks: str) -> None:
+        self.lacks = lacks
+        self.pulled = []
 
-        def sandbox_image(self):
-            return "registry.example/pause:1"
+    def cgroup_driver(self):
+        return None
 
-        def has_image(self, image):
-            return "etcd" in image
+    def sandbox_image(self):
+        return "registry.example/pause:1"
 
-        def pull(self, image):
-            pulled.append(image)
-            return Change(target=f"image {image}", action=Action.CREATE)
+    def has_image(self, image):
+        return "etcd" in image
 
+    def pull(self, image):
+        if any(name in image for name in self.lacks):
+            raise HostError(f"the image {image} cannot be pulled", remedy="import it")
+        self.pulled.append(image)
+        return Change(target=f"image {image}", action=Action.CREATE)
+
+
+def with_runtime(box, runtime):
+    """Let the machine have the runtime."""
     machine = box.machine
 
-    def with_runtime(layout):
+    def made(layout):
         host = machine(layout)
-        host._runtime = Runtime()
+        host._runtime = runtime
         return host
 
-    box.machine = with_runtime
+    box.machine = made
+    return runtime
+
+
+def test_checks_and_pulls_come_before_any_change(box, monkeypatch):
+    runtime = with_runtime(box, Runtime())
     monkeypatch.setattr(lists, "init", lambda *_, resumed: [Check(name="ContainerRuntimeVersion", find=components.runtime_version)])
     changes = box.act(asked(only=("preflight",)))
-    assert names(changes) == [f"image {image}" for image in pulled]
-    assert len(pulled) == 6
-    assert not any("etcd" in image for image in pulled)
+    assert names(changes) == [f"image {image}" for image in runtime.pulled]
+    assert len(runtime.pulled) == 6
+    assert not any("etcd" in image for image in runtime.pulled)
     assert [event.check for event in box.reporter.events if isinstance(event, Checked)] == ["ContainerRuntimeVersion"]
     said = [event.text for event in box.reporter.events if isinstance(event, Warned)]
     assert [text.partition(";")[0] for text in said] == ["the container runtime runs pods with the sandbox image registry.example/pause:1"]
+
+
+@pytest.mark.parametrize("ignored", [("ImagePull",), ("all",)])
+@pytest.mark.parametrize("in_file", [True, False])
+def test_images_that_cannot_be_pulled_are_a_check_that_can_be_ignored(box, monkeypatch, ignored, in_file):
+    runtime = with_runtime(box, Runtime("kube-proxy", "coredns"))
+    monkeypatch.setattr(lists, "init", lambda *_, resumed: [])
+    with pytest.raises(
+        CheckFailed, match=r"\[ERROR ImagePull\]: 2 of 7 images cannot be pulled: .*/kube-proxy:.* cannot be pulled\n.*/coredns"
+    ):
+        box.act(asked(only=("preflight",)))
+    assert len(runtime.pulled) == 4
+    assert not Path(box.layout.machine_record).exists()
+    assert not [event for event in box.reporter.events if isinstance(event, Checked)]
+    line = f"nodeRegistration: {{ignorePreflightErrors: [{ignored[0]}]}}\n" if in_file else ""
+    flags = {} if in_file else {"overrides": InitOverrides(ignore_preflight_errors=ignored)}
+    changes = box.act(asked(init=line, only=("preflight",), **flags))
+    assert len(names(changes)) == 4
+    [found] = [event for event in box.reporter.events if isinstance(event, Checked)]
+    assert found.check == "ImagePull"
+    assert found.text.startswith("2 of 7 images cannot be pulled")
 
 
 def test_the_file_phases_write_what_kubeadm_writes_with_its_modes(box):

@@ -386,6 +386,18 @@ def test_an_etcd_that_runs_but_follows_no_leader_goes_back(box):
     assert len(box.runtime.starts) == len(PODS) + 2
 
 
+def test_an_upgrade_can_ignore_that_images_cannot_be_pulled(box):
+    def pull(image):
+        raise HostError(f"the image {image} cannot be pulled")
+
+    box.runtime.has_image = lambda image: False
+    box.runtime.pull = pull
+    box.upgrade()
+    assert box.tags() == [ETCD, NEW, NEW, NEW]
+    warned = [event.text for event in box.reporter.events if isinstance(event, Checked) and event.check == "ImagePull"]
+    assert [text.partition(":")[0] for text in warned] == ["7 of 7 images cannot be pulled"]
+
+
 def test_going_back_is_said_before_it_is_confirmed(box):
     box.upgrade()
     asked_for = []

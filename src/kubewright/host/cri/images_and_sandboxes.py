@@ -6,6 +6,7 @@ import enum
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from kubewright.base.change import Action, Change
@@ -48,10 +49,15 @@ class PullPolicy(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Pull:
-    """How images are pulled. If `serial` is False, all at the same time."""
+    """How images are pulled.
+
+    If `serial` is False, all at the same time. `tries_all`: serial pulls continue after a failure, as those of kubeadm's
+    check ImagePull do and those of `config images pull` do not.
+    """
 
     policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
     serial: bool = True
+    tries_all: bool = False
     attempts: int = PULL_ATTEMPTS
 
 
@@ -60,17 +66,20 @@ def pull_images(images: Sequence[str], *, runtime: ContainerRuntime, how: Pull, 
 
     The policy Never yields nothing.
 
-    A serial pull ends with the error of the first image that fails. A parallel pull tries all images and then raises
-    one HostError that names all that failed. A caller that stops early should close the runtime, which ends pulls in
-    progress.
+    A serial pull ends with the error of the first image that fails, unless it tries all. A parallel pull tries all.
+    After that, one HostError names all that failed. A caller that stops early should close the runtime, which ends
+    pulls in progress.
     """
     if how.policy is PullPolicy.NEVER:
         return
     one = _Puller(runtime, how=how, clock=clock, reporter=reporter, total=len(images))
-    if how.serial or len(images) < 2:
-        yield from map(one.get, images)
+    if not how.serial and len(images) > 1:
+        with _threads(images, one.get) as running:
+            yield from _all_of([future.result for future in running])
+    elif how.tries_all:
+        yield from _all_of([partial(one.get, image) for image in images])
     else:
-        yield from _together(images, one.get)
+        yield from map(one.get, images)
 
 
 class _Puller:
@@ -108,21 +117,23 @@ def _worth_it(error: Exception) -> bool:
     return isinstance(error, HostError) and (isinstance(error, RuntimeSilent) or not isinstance(error, RuntimeUnavailable))
 
 
-def _together(images: Sequence[str], get: Callable[[str], Change]) -> Iterator[Change]:
+def _all_of(pulls: Sequence[Callable[[], Change]]) -> Iterator[Change]:
+    """Yield the changes of the pulls that succeed; then raise the errors of the others as one. A missing runtime ends all."""
     failed: list[HostError] = []
-    with _threads(images, get) as running:
-        for future in running:
-            try:
-                change = future.result()
-            except HostError as error:
-                failed.append(error)
-            else:
-                yield change
+    for pull in pulls:
+        try:
+            change = pull()
+        except HostError as error:
+            if not _worth_it(error):
+                raise
+            failed.append(error)
+        else:
+            yield change
     if len(failed) == 1:
         raise failed[0]
     if failed:
         raise HostError(
-            f"{len(failed)} of {len(images)} images cannot be pulled",
+            f"{len(failed)} of {len(pulls)} images cannot be pulled",
             detail="\n".join(str(error) for error in failed),
             remedy=failed[0].remedy,
         ) from failed[0]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm.versions import component_image, images
+from kubewright.base.checks import Check, Finding, run_checks
 from kubewright.base.errors import HostError
 from kubewright.base.events import Checked, Warned
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from kubewright.base.clock import Clock
     from kubewright.base.events import Reporter
     from kubewright.host.seam import Host
+
+IMAGE_PULL: Final = "ImagePull"
+"""The name of the check that an image which cannot be pulled does not pass."""
 
 
 def require_passed(report: Report, *, reporter: Reporter) -> None:
@@ -32,15 +36,21 @@ def pull(
 ) -> Iterable[Change]:
     """Pull the images of a control plane as configured in its node registration, and `more` than kubeadm's.
 
-    Warns of a sandbox image of the runtime that is not the cluster's, unless the policy is Never. Source: kubeadm v1.36:
-    preflight/checks.go.
+    All images are tried. Raises CheckFailed if some cannot be pulled, or warns if the node registration ignores the
+    check ImagePull: the kubelet pulls what is missing. Also warns of a sandbox image of the runtime that is not the
+    cluster's, unless the policy is Never. Source: kubeadm v1.36: preflight/checks.go (RunPullImagesCheck).
     """
     from kubewright.host.cri.images_and_sandboxes import Pull, PullPolicy, pull_images  # a worker pulls none
 
-    how = Pull(policy=PullPolicy(registration.image_pull_policy), serial=registration.image_pull_serial)
+    how = Pull(policy=PullPolicy(registration.image_pull_policy), serial=registration.image_pull_serial, tries_all=True)
     if how.policy is not PullPolicy.NEVER:
         _warn_of_another_sandbox_image(component_image(cluster, "pause"), host=host, reporter=reporter)
-    return pull_images([*images(cluster), *more], runtime=host.runtime, how=how, clock=clock, reporter=reporter)
+    try:
+        yield from pull_images([*images(cluster), *more], runtime=host.runtime, how=how, clock=clock, reporter=reporter)
+    except HostError as error:
+        found = [Finding(text=str(error), remedy=error.remedy)]
+        failed = Check[None](name=IMAGE_PULL, find=lambda _: found)
+        require_passed(run_checks([failed], None, ignored=registration.ignore_preflight_errors, in_order=True), reporter=reporter)
 
 
 def _warn_of_another_sandbox_image(wanted: str, *, host: Host, reporter: Reporter) -> None:
