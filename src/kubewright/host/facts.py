@@ -112,11 +112,18 @@ def detect(files: FileReader, network: Network, *, environment: Mapping[str, str
         default_ipv4=network.default_address(family=4),
         default_ipv6=network.default_address(family=6),
         loopback_global=network.loopback_global(),
-        cri_sockets=tuple(socket for socket in CRI_SOCKETS if _is(files, socket.removeprefix("unix://"), Kind.SOCKET)),
+        cri_sockets=_runtimes(files, network),
         systemd_resolved=_is(files, _RESOLVED, Kind.LINK),
         ca_directories=tuple(directory for directory in CA_DIRECTORIES if _is(files, directory, Kind.DIRECTORY)),
         proxy_environment={name: value for name, value in environment.items() if name.lower().endswith("_proxy") and value},
     )
+
+
+def _runtimes(files: FileReader, network: Network) -> tuple[str, ...]:
+    """Return the sockets of container runtimes. Of several, only those at which one listens (kubeadm v1.36: util/runtime)."""
+    paths = {socket: socket.removeprefix("unix://") for socket in CRI_SOCKETS}
+    found = [socket for socket, path in paths.items() if _is(files, path, Kind.SOCKET)]
+    return tuple(socket for socket in found if len(found) == 1 or network.accepts(PurePosixPath(paths[socket])))
 
 
 def machine(files: FileReader, *, architecture: str) -> MachineInfo:

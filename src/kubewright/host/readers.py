@@ -85,6 +85,10 @@ class Network(Protocol):
         """
         ...
 
+    def accepts(self, path: PurePosixPath, /) -> bool:
+        """Return whether a program listens at a Unix socket; if this user may not connect to it, that is assumed."""
+        ...
+
     def free_loopback(self, ports: Collection[int], *, avoid: Collection[str] = ()) -> str:
         """Return the first loopback address from 127.0.0.11 on where all the ports are free.
 

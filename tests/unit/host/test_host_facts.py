@@ -38,7 +38,13 @@ class Files:
 
 
 class Network:
-    """A network of reference data."""
+    """A network of reference data. `alive` are the sockets at which a program listens."""
+
+    def __init__(self, *alive: str) -> None:
+        self.alive = alive
+
+    def accepts(self, path):
+        return str(path) in self.alive
 
     def default_address(self, *, family):
         return {4: "10.98.0.11", 6: "fd00::98:11"}[family]
@@ -122,6 +128,13 @@ def test_an_empty_machine_has_nothing_to_detect():
 def test_every_known_runtime_is_found(socket):
     kinds = {socket.removeprefix("unix://"): Kind.SOCKET}
     assert detect(Files({}, kinds), Network(), environment={}).cri_sockets == (socket,)
+
+
+@pytest.mark.parametrize("alive", [(0,), (1, 2), ()])
+def test_of_several_runtimes_those_count_that_listen(alive):
+    places = [socket.removeprefix("unix://") for socket in CRI_SOCKETS]
+    found = detect(Files({}, dict.fromkeys(places, Kind.SOCKET)), Network(*(places[number] for number in alive)), environment={})
+    assert found.cri_sockets == tuple(CRI_SOCKETS[number] for number in alive)
 
 
 @pytest.mark.parametrize("directory", CA_DIRECTORIES)

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -169,17 +170,24 @@ def test_services_require_a_service_manager(host):
 
 
 def test_the_runtime_of_this_machine_is_used(host, tmp_path, monkeypatch):
-    monkeypatch.setattr(facts, "CRI_SOCKETS", (f"unix://{tmp_path}/a", f"unix://{tmp_path}/b"))
+    monkeypatch.setattr(facts, "CRI_SOCKETS", tuple(f"unix://{tmp_path}/{name}" for name in "abc"))
     assert host.runtime is host.runtime
     assert host.runtime.endpoint == CRI_SOCKET
-    for name in "ba":
-        with socket.socket(socket.AF_UNIX) as bound:
-            bound.bind(str(tmp_path / name))
-        another = machine(tmp_path)
-        if name == "b":
-            assert another.runtime.endpoint == f"unix://{tmp_path}/b"
-    with pytest.raises(HostError, match="several container runtimes"):
-        _ = another.runtime
+    with ExitStack() as opened:
+
+        def bound(name):
+            made = opened.enter_context(socket.socket(socket.AF_UNIX))
+            made.bind(str(tmp_path / name))
+            return made
+
+        bound("a")
+        assert machine(tmp_path).runtime.endpoint == f"unix://{tmp_path}/a"
+        bound("b").listen()
+        assert machine(tmp_path).runtime.endpoint == f"unix://{tmp_path}/b"
+        bound("c").listen()
+        with pytest.raises(HostError, match="several container runtimes") as caught:
+            _ = machine(tmp_path).runtime
+        assert caught.value.detail == f"unix://{tmp_path}/b, unix://{tmp_path}/c"
 
 
 def test_a_service_gets_the_necessary_commands(tmp_path):

@@ -1,6 +1,6 @@
 """The network of this machine: interface addresses, default routes, and owners of ports.
 
-Reads /proc and ioctls; changes and sends nothing.
+Reads /proc and ioctls, and connects to Unix sockets; changes and sends nothing.
 
 The choice of an address is that of apimachinery's util/net (ResolveBindAddress, ChooseHostInterface), which kubeadm and
 the kubelet use.
@@ -16,7 +16,7 @@ import socket
 import struct
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final, Literal
 
 from kubewright.base.records import dataclass
@@ -164,6 +164,17 @@ class RealNetwork:
 
     def connected(self, port: int) -> list[str]:
         return list(dict.fromkeys(address for lines in self._tables() for address in parse_connected(lines, port)))
+
+    def accepts(self, path: PurePosixPath, /) -> bool:
+        with socket.socket(socket.AF_UNIX) as tried:
+            tried.setblocking(False)
+            try:
+                tried.connect(str(path))
+            except (PermissionError, BlockingIOError):  # the latter: connections wait there
+                return True
+            except OSError:
+                return False
+            return True
 
     def owner_of_port(self, address: str, port: int) -> PortOwner | None:
         owner = None
