@@ -308,6 +308,32 @@ def test_a_kubelet_that_does_not_stop_is_reported_and_pods_are_tried(box):
     assert box.left() == EMPTY
 
 
+DETECTED = "unix:///run/containerd/containerd.sock"
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("kubelet/instance-config.yaml", 'containerRuntimeEndpoint: "unix://{root}/own.sock"\n'),
+        ("kubelet/kubeadm-flags.env", 'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix://{root}/own.sock --v=2"\n'),
+        ("kubelet/config.yaml", "containerRuntimeEndpoint: unix://{root}/own.sock\n"),
+    ],
+)
+def test_pods_are_removed_from_the_runtime_that_the_kubelet_uses(box, file, text):
+    box.make_worker().write(file, text.format(root=box.root))
+    assert box.call().host.layout.cri_socket == DETECTED  # there is no such socket any more
+    box.write("own.sock")
+    assert box.call().host.layout.cri_socket == f"unix://{box.root}/own.sock"
+    assert box.call(text="criSocket: unix:///given.sock\n").host.layout.cri_socket == "unix:///given.sock"
+    assert box.call(looks_for_runtime=False).host.layout.cri_socket == "unix:///var/run/containerd/containerd.sock"
+
+
+@pytest.mark.parametrize("text", ["containerRuntimeEndpoint: own.sock\n", "containerRuntimeEndpoint: 5\n", "{", "- 1\n", "\0"])
+def test_files_of_the_kubelet_that_name_no_socket_do_not_prevent_a_reset(box, text):
+    box.make_worker().write("kubelet/instance-config.yaml", text)
+    assert box.call().host.layout.cri_socket == DETECTED
+
+
 def test_a_stopped_runtime_is_a_warning(box):
     box.make_worker().runtime.fails = RuntimeUnavailable("no container runtime answers")
     box.reset().require_complete()

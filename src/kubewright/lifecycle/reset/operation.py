@@ -20,7 +20,7 @@ from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.lifecycle.reset.context import ResetContext
 from kubewright.lifecycle.reset.phases import PHASES
 from kubewright.lifecycle.reset.request import ResetOptions, configure
-from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps import checkpoint, own_runtime
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
 from kubewright.lifecycle.steps.inventory import CleanupOptions, Inventory
 
@@ -42,9 +42,12 @@ class ResetTask:
 
 
 def prepare(request: ResetOptions, machine: TargetMachine) -> Prepared[ResetTask]:
-    """Load the configuration and detect the cluster of the machine. Raises as `configure` does."""
+    """Load the configuration and detect the cluster of the machine. The default runtime is the kubelet's.
+
+    Raises as `configure` does.
+    """
     here = machine.at(machine.layout)
-    loaded = configure(request, detected=here.facts.detected)
+    loaded = configure(request, detected=own_runtime.preferred(here))
     configuration, detected, default_pki = loaded.configuration, DetectedCluster(here), here.layout.pki
     host = machine.at(_places(configuration, detected.layout, here.layout))
     options = CleanupOptions(

@@ -7,21 +7,18 @@ here, which works without a cluster that answers.
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.apis.kubeadm.types import LocalAPIEndpoint
-from kubewright.base import yaml
 from kubewright.base.errors import KubewrightError
-from kubewright.base.patterns import Pattern
 from kubewright.host.seam import Host
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.kubeconfigs import load_access
+from kubewright.lifecycle.steps import own_runtime
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
 from kubewright.pki import certificates
 
 _NODE: Final = "system:node:"
-_SOCKET: Final = Pattern(r"--container-runtime-endpoint=(?P<socket>[^\s\"]+)")
 
 
 def is_control_plane(host: Host) -> bool:
@@ -42,10 +39,7 @@ def node_name(host: Host) -> str:
 
 def runtime_socket(host: Host) -> str:
     """Return the runtime's socket from the kubelet's files, otherwise a socket that exists; '' for none."""
-    layout, name = host.layout, "containerRuntimeEndpoint"
-    flag = _SOCKET.search((host.read(layout.kubelet_flags) or b"").decode(errors="replace"))
-    told = (_field(host, layout.kubelet_instance_config, name), flag["socket"] if flag else "", _field(host, layout.kubelet_config, name))
-    return next(filter(None, (*told, *host.facts.detected.cri_sockets)), "")
+    return next(filter(None, (own_runtime.configured(host), *host.facts.detected.cri_sockets)), "")
 
 
 def endpoint(host: Host) -> LocalAPIEndpoint:
@@ -55,13 +49,3 @@ def endpoint(host: Host) -> LocalAPIEndpoint:
     path = host.layout.manifest(API_SERVER)
     address, port = local_endpoint((host.read(path) or b"").decode(errors="replace"), source=str(path))
     return LocalAPIEndpoint(advertise_address=address, bind_port=port)
-
-
-def _field(host: Host, path: PurePosixPath, name: str) -> str:
-    """Return the text of a field of a YAML file, '' if there is none."""
-    with suppress(KubewrightError):
-        content = host.read(path)
-        found = yaml.load(content, source=str(path)) if content else None
-        value = found.get(name) if isinstance(found, dict) else None
-        return value if isinstance(value, str) else ""
-    return ""
