@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 import pytest
 from certs_kit import CONFIG
 
@@ -9,6 +11,7 @@ from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, Unreachable, ValidationError
 from kubewright.base.events import Line, RecordingReporter, Warned
+from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.recording import RecordingKube
 from kubewright.lifecycle.certs import configuration
 from kubewright.lifecycle.certs.configuration import GivenConfiguration
@@ -21,9 +24,10 @@ def config_map(text=STORED):
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ClusterConfiguration": text} if text else {}}
 
 
-def load(asked=GivenConfiguration(), *, api=None):  # noqa: B008 - a frozen value
+def load(asked=GivenConfiguration(), *, api=None, connect=None):  # noqa: B008 - a frozen value
     reporter = RecordingReporter()
-    cluster = configuration.cluster_configuration(asked, connect=lambda: api, reporter=reporter, topic="renew", layout=Layout())
+    connect = connect or (lambda: api)
+    cluster = configuration.cluster_configuration(asked, connect=connect, reporter=reporter, topic="renew", layout=Layout())
     lines = [event.text for event in reporter.events if isinstance(event, Line)]
     return cluster, lines, [event.text for event in reporter.events if isinstance(event, Warned)]
 
@@ -77,6 +81,17 @@ def test_a_cluster_that_does_not_answer_is_reported():
             raise Unreachable("no answer")
 
     assert load(api=Silent())[2] == ["no answer"]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [("{", "admin.conf"), ("kind: Nonsense\n", "admin.conf"), ("apiVersion: v1\nkind: Config\ncurrent-context: missing\n", "missing")],
+)
+def test_a_kubeconfig_that_cannot_be_loaded_is_reported_and_defaults_are_used(content, reason):
+    cluster, lines, [warning] = load(connect=lambda: load_access(PurePosixPath("admin.conf"), read=lambda _: content.encode()))
+    assert (cluster.certificates_dir, lines) == ("/etc/kubernetes/pki", [])
+    assert reason in warning
+    assert warning.endswith("; the defaults are used")
 
 
 @pytest.mark.parametrize("version", ["v1.20.0", "v1.99.0", "nonsense"])

@@ -27,7 +27,7 @@ NAME: Final = "kubeadm-config"
 NAMESPACE: Final = "kube-system"
 
 Connect = Callable[[], KubeAPI | None]
-"""Returns a client of the cluster; None if no kubeconfig can be loaded."""
+"""Returns a client of the cluster; None if there is no kubeconfig. Raises KubewrightError for one that cannot be loaded."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,9 +65,13 @@ def of_cluster(asked: GivenConfiguration, *, connect: Connect, reporter: Reporte
 
     This is reported with the topic of the caller, followed by an empty line.
 
-    A cluster that cannot be read is reported as well, and the defaults are used.
+    A kubeconfig that cannot be loaded and a cluster that cannot be read are reported as well, and the defaults are used.
     """
-    api = connect()
+    try:
+        api = connect()
+    except KubewrightError as error:
+        reporter.emit(Warned(text=f"{error}; the defaults are used"))
+        api = None
     if api is None:
         return _loaded((), asked, layout).cluster
     reporter.emit(Line(topic=topic, text=f'Reading the configuration from the ConfigMap "{NAME}" in namespace "{NAMESPACE}"...'))
