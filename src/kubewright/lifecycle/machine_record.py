@@ -192,7 +192,7 @@ def lasts(host: Host, record: MachineRecord) -> bool:
     identity = _IDENTITIES.get(record.workflow)
     return (
         (identity is not None and host.state(identity(host.layout)) is not None)
-        or str(host.layout.kubelet_client_current).encode() in (host.read(host.layout.kubeconfig("kubelet")) or b"")
+        or host.layout.kubelet_client_current.name.encode() in (host.read(host.layout.kubeconfig("kubelet")) or b"")
         or any(_has_objects(host, path) for path in map(PurePosixPath, record.free) if path.name == MEMBER)
         or any(_serves(host, endpoint) for names in _ENDPOINTS for endpoint in _at(record, names))
     )

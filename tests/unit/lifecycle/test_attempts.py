@@ -260,10 +260,13 @@ def test_an_etcd_whose_data_cannot_be_read_is_protected(box, monkeypatch):
     stays(box)
 
 
-def test_a_kubelet_joined_by_another_tool_after_a_killed_run_is_protected(box):
-    """As after `kubeadm reset` and `kubeadm join`, which do not know our record."""
+@pytest.mark.parametrize("directory", [None, "/elsewhere"])
+def test_a_kubelet_joined_by_another_tool_after_a_killed_run_is_protected(box, directory):
+    """As after `kubeadm reset` and `kubeadm join`, which do not know our record. A kubelet may have another --cert-dir."""
     attempt(box)
-    write(box.layout.kubeconfig("kubelet"), f"users: [{{user: {{client-certificate: {box.layout.kubelet_client_current}}}}}]")
+    current = box.layout.kubelet_client_current
+    place = f"{directory}/{current.name}" if directory else current
+    write(box.layout.kubeconfig("kubelet"), f"users: [{{user: {{client-certificate: {place}}}}}]")
     stays(box)
 
 

@@ -167,11 +167,29 @@ def test_a_kubelet_that_rotates_its_certificate_is_pointed_to_it(box):
     (user,) = yaml.load(Path(box.layout.kubeconfig("kubelet")).read_text())["users"]
     assert user["user"] == {"client-certificate": str(current), "client-key": str(current)}
     assert names(box.run(asked(only=("kubelet-finalize",)))) == []
+    assert box.services.done == []
 
 
-def test_a_plan_assumes_the_certificate_that_the_kubelet_will_create(box):
+def test_the_certificate_that_the_kubelet_rotates_is_in_its_own_directory(box):
+    arguments = [f"{{name: cert-dir, value: {box.root / name}}}" for name in ("first", "second")]
+    init = f"nodeRegistration: {{kubeletExtraArgs: [{', '.join(arguments)}]}}\n"
+    box.run(asked(only=("certs", "kubeconfig"), init=init))
+    for place in (Path(box.layout.kubelet_client_current), box.root / "first/kubelet-client-current.pem"):
+        place.parent.mkdir(parents=True)
+        place.write_text("x")
+    assert names(box.run(asked(only=("kubelet-finalize",), init=init))) == []
+    current = box.root / "second/kubelet-client-current.pem"
+    current.parent.mkdir()
+    current.write_text("x")
+    assert names(box.run(asked(only=("kubelet-finalize",), init=init))) == [f"file {box.layout.kubeconfig('kubelet')}"]
+    (user,) = yaml.load(Path(box.layout.kubeconfig("kubelet")).read_text())["users"]
+    assert user["user"] == {"client-certificate": str(current), "client-key": str(current)}
+
+
+@pytest.mark.parametrize("init", ["", "nodeRegistration: {kubeletExtraArgs: [{name: cert-dir, value: /elsewhere}]}\n"])
+def test_a_plan_assumes_the_certificate_that_the_kubelet_will_create(box, init):
     files = stand_ins.kubelet_files(box.layout)
-    changes = box.run(asked(), overlay=True, kubelet_makes=files)
+    changes = box.run(asked(init=init), overlay=True, kubelet_makes=files)
     assert names(changes).count(f"file {box.layout.kubeconfig('kubelet')}") == 1
     assert box.snapshot() == {}
 

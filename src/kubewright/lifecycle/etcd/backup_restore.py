@@ -166,7 +166,7 @@ def carried_out(ctx: BackupContext) -> Iterator[Step]:
     ctx.say("Waiting for etcd to serve")
     yield ctx.until(lambda status: status.reason or None, saying="etcd to serve")
     yield from ctx.api_server()
-    yield from kubelet.finalize(member.layout, host=host, reporter=ctx.reporter)
+    yield from kubelet.finalize(member.layout.kubelet_client_current, member.layout, host=host, reporter=ctx.reporter)
     yield from swap.finish()
     checkpoint.finish(host, kept, State.DONE)
     ctx.say(f"{member.name} is back; Nodes and pods that were created since {ctx.task.description.get('time')} are not known to it")

@@ -105,11 +105,24 @@ def missing_units(host: Host, layout: Layout, found: ServiceState | None) -> tup
     return tuple(File(path=path, content=text.encode(), mode=FILE_MODE) for path, text in kubelet.unit_files(program, layout).items())
 
 
-def finalize(layout: Layout, *, host: Host, reporter: Reporter) -> Iterable[Change]:
-    """Make kubelet.conf refer to the certificate that the kubelet rotates, once it has one, instead of the embedded one."""
-    path, current = layout.kubeconfig("kubelet"), str(layout.kubelet_client_current)
+def rotated_certificate(registration: NodeRegistration, layout: Layout) -> PurePosixPath:
+    """Return the path of the certificate that the kubelet rotates: in the directory of its last argument `cert-dir`, if any.
+
+    Source: kubeadm v1.36: cmd/phases/init/kubeletfinalize.go.
+    """
+    current = layout.kubelet_client_current
+    given = [argument.value for argument in registration.kubelet_extra_args if argument.name == "cert-dir"]
+    return PurePosixPath("/", given[-1], current.name) if given else current
+
+
+def finalize(current: PurePosixPath, layout: Layout, *, host: Host, reporter: Reporter) -> Iterable[Change]:
+    """Make kubelet.conf refer to the certificate that the kubelet rotates, once it has one, instead of the embedded one.
+
+    `current` is the path of that certificate.
+    """
+    path = layout.kubeconfig("kubelet")
     content = host.read(path)
-    if content is None or host.read(layout.kubelet_client_current) is None:
+    if content is None or host.read(current) is None:
         return
     kubeconfig = parse(yaml.load_one(content, source=str(path)))
     found = require_usable(kubeconfig)
@@ -119,7 +132,7 @@ def finalize(layout: Layout, *, host: Host, reporter: Reporter) -> Iterable[Chan
         ca_pem=found.cluster.certificate_authority_data,
         cluster_name=context.cluster,
         user=context.user,
-        credentials=CertificateFiles(certificate=current, key=current),
+        credentials=CertificateFiles(certificate=str(current), key=str(current)),
     )
     change = host.ensure(File(path=path, content=yaml.dump(document).encode(), mode=0o600))
     if change:
