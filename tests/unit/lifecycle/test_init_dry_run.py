@@ -94,6 +94,7 @@ def test_waits_and_services_are_reported_and_not_done(box, tmp_path):
     told = box.lines("dryrun")
     assert "Would restart the service kubelet" in told
     assert [text for text in told if text.startswith("Would wait")] == [
+        "Would wait for the kubelet to be healthy",
         "Would wait for the API server to accept requests",
         "Would wait for Node node1 to register",
         "Would wait for the API server to be ready",

@@ -415,6 +415,15 @@ def test_a_health_port_of_zero_is_not_waited_for(box, monkeypatch):
     assert written(box, "kubelet/config.yaml")["healthzPort"] == 0
 
 
+def test_a_health_port_that_is_not_a_number_is_left_to_the_kubelet(box):
+    patches = Path(box.root) / "patches"
+    patches.mkdir(parents=True)
+    (patches / "kubeletconfiguration.yaml").write_text("healthzPort: soon\n")
+    box.act(box.request(patches=str(patches)))
+    assert written(box, "kubelet/config.yaml")["healthzPort"] == "soon"
+    assert box.lines("kubelet-check") == ["Waiting for a healthy kubelet at http://127.0.0.1:10248/healthz"]
+
+
 def test_a_refused_token_is_reported_soon(box):
     box.cluster.token = "nobody"
     with pytest.raises(Unauthorized):

@@ -26,7 +26,7 @@ from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import named
 from kubewright.lifecycle.deferred_manifests import StartCondition
 from kubewright.lifecycle.init.context import InitContext
-from kubewright.lifecycle.steps import health
+from kubewright.lifecycle.steps import health, kubelet
 from kubewright.manifests import rbac
 from kubewright.workflow.phases import Step
 
@@ -189,7 +189,11 @@ class _Prerequisites:
 
 
 def control_plane(ctx: InitContext) -> Iterable[Waited]:
-    """Wait until the API server accepts the writes of the next phases."""
+    """Wait until the kubelet is healthy, then until the API server accepts the writes of the next phases.
+
+    Each has its own time limit (kubeadm v1.36: cmd/phases/init/waitcontrolplane.go). An API server that accepts them
+    shows that the kubelet works.
+    """
     ctx.say("wait-control-plane", f'Waiting for the control plane to start as static pods from "{ctx.layout.manifests}"')
 
     def accepts() -> str | None:
@@ -202,6 +206,18 @@ def control_plane(ctx: InitContext) -> Iterable[Waited]:
             return str(error)
         return None
 
+    server = kubelet.health_server(ctx.host)
+    if server:
+        ctx.say("kubelet-check", f"Waiting for a healthy kubelet at {server}/healthz")
+        healthy = ctx.bound.connections.keep(health.HealthEndpoint(server, "/healthz"))
+        yield ctx.components.until(
+            lambda: accepts() and healthy(),
+            saying="the kubelet to be healthy",
+            blame=(),
+            within=ctx.timeouts.kubelet_health_check.seconds,
+            every=kubelet.LOOK,
+            remedy=kubelet.FIX,
+        )
     yield ctx.components.until(accepts, saying="the API server to accept requests", blame=("etcd", "kube-apiserver"))
 
 

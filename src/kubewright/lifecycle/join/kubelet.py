@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kubewright.apis.kubeconfig import BearerToken as TokenInside
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.apis.kubeconfig.documents import Credentials
-from kubewright.apis.machine import url
 from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import APIError, CertificateError, KubewrightError, NotFound, WaitTimeout
@@ -59,8 +58,6 @@ _SIGNING: Final = 15.0
 TOPIC: Final = "kubelet-start"
 BOOTSTRAP: Final = "bootstrap-kubelet"
 USER: Final = "tls-bootstrap-token-user"
-_HEALTH_ADDRESS: Final = "127.0.0.1"
-_HEALTH_PORT: Final = 10248
 
 
 def start(ctx: JoinContext) -> Iterable[Change | Waited]:
@@ -147,7 +144,7 @@ def wait_bootstrap(ctx: JoinContext) -> Iterable[Change | Waited]:
     timeouts = ctx.join.timeouts
     removed = None
     try:
-        server = _health_server(ctx)
+        server = kubelet.health_server(ctx.host)
         if server:
             ctx.say("kubelet-check", f"Waiting for a healthy kubelet at {server}/healthz")
             healthy = ctx.bound.connections.keep(HealthEndpoint(server, "/healthz"))
@@ -170,15 +167,6 @@ def _as_the_kubelet(ctx: JoinContext) -> KubeAPI:
     """Return a client with the kubelet's bootstrap credentials. Raises KubewrightError if they are missing."""
     access = load_access(ctx.layout.kubeconfig(BOOTSTRAP), read=ctx.host.read)
     return ctx.bound.connections.kube(access, timeout=PATIENCE)
-
-
-def _health_server(ctx: JoinContext) -> str:
-    """Return the URL of the kubelet's health endpoint, '' if it has none."""
-    content = ctx.host.read(ctx.layout.kubelet_config)
-    found = yaml.load(content, source=str(ctx.layout.kubelet_config)) if content else None
-    config = found if isinstance(found, dict) else {}
-    port = config.get("healthzPort", _HEALTH_PORT)
-    return url(str(config.get("healthzBindAddress") or _HEALTH_ADDRESS), int(port), scheme="http") if port else ""
 
 
 def _lacks(ctx: JoinContext) -> str | None:

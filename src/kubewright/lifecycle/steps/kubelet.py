@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.kubeadm.types import NodeRegistration
 from kubewright.apis.kubeconfig import CertificateFiles, kubeconfig_document, parse, require_usable
-from kubewright.apis.machine import Layout
+from kubewright.apis.machine import Layout, url
 from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.base.errors import APIError, HostError, NotFound
@@ -38,6 +38,8 @@ FIX: Final = "fix what the kubelet reports (`journalctl -xeu kubelet` has all of
 """The remedy of a wait for the kubelet if the diagnosis has none."""
 LOOK: Final = 0.05
 """Seconds between two checks of the kubelet."""
+_HEALTH_ADDRESS: Final = "127.0.0.1"
+_HEALTH_PORT: Final = 10248
 _START: Final = "kubelet-start"
 _MARK: Final = "mark-control-plane"
 
@@ -103,6 +105,20 @@ def missing_units(host: Host, layout: Layout, found: ServiceState | None) -> tup
     if program is None:
         return ()
     return tuple(File(path=path, content=text.encode(), mode=FILE_MODE) for path, text in kubelet.unit_files(program, layout).items())
+
+
+def health_server(host: Host) -> str:
+    """Return the URL of the server with the kubelet's health endpoint according to its configuration, '' if it has none.
+
+    For a port that is not a number, which a patch may set, it is the default one: such a kubelet does not start.
+    """
+    path = host.layout.kubelet_config
+    content = host.read(path)
+    found = yaml.load(content, source=str(path)) if content else None
+    config = found if isinstance(found, dict) else {}
+    given = config.get("healthzPort")
+    port = given if isinstance(given, int) else _HEALTH_PORT
+    return url(str(config.get("healthzBindAddress") or _HEALTH_ADDRESS), port, scheme="http") if port else ""
 
 
 def rotated_certificate(registration: NodeRegistration, layout: Layout) -> PurePosixPath:
