@@ -40,7 +40,7 @@ def observed(observe):
     def context(request, configuration, bound):
         made = init.context(request, configuration, bound)
         return KnownCluster(
-            bound=bound, configuration=configuration, layout=made.layout, addresses=made.addresses, request=request, observe=observe
+            bound=bound, configuration=configuration, layout=made.layout, addresses=made.addresses, request=made.request, observe=observe
         )
 
     return replace(init.INIT, context=context)

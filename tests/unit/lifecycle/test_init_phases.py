@@ -389,6 +389,24 @@ def test_skipped_phases_leave_no_trace(box):
     assert [change.target for change in changes if "coredns" in change.target or "kubeadm-config" in change.target] == []
 
 
+WRITING = ("upload-config/kubeadm", "upload-config/kubelet", "mark-control-plane", "bootstrap-token", "addon/coredns", "addon/kube-proxy")
+ADMINISTRATORS = "clusterrolebinding kubeadm:cluster-admins"
+
+
+@pytest.mark.parametrize("phase", WRITING)
+def test_every_phase_that_writes_to_the_cluster_gives_administrators_their_permissions(box, phase):
+    box.run(asked(only=("certs",)))
+    assert ADMINISTRATORS not in names(box.run(asked(only=(phase,), kubeconfig="/elsewhere/admin.conf")))
+    done = names(box.run(asked(only=(phase,), kubeconfig=str(box.layout.kubeconfig("admin")))))
+    assert done == [ADMINISTRATORS]
+    assert names(box.run(asked(only=(phase,)))) == []
+
+
+def test_administrators_get_their_permissions_if_no_configuration_is_stored(box):
+    done = names(box.run(asked(overrides=InitOverrides(skip_phases=("upload-config",)))))
+    assert done.count(ADMINISTRATORS) == 1
+
+
 def test_the_join_command_requires_the_values_that_it_shows():
     with pytest.raises(UsageError, match="unresolved dependencies"):
         Box(Path("/nonexistent")).run(asked(only=("show-join-command",)))
@@ -407,7 +425,7 @@ def test_every_change_names_its_object(box):
 
 def test_the_node_gets_only_the_marks_of_a_control_plane(box):
     box.run(asked(only=("mark-control-plane",)))
-    [patched] = [write.call.body for write in box.kube.writes]
+    [patched] = [write.call.body for write in box.kube.writes if write.call.resource == named("Node")]
     labels = ("node-role.kubernetes.io/control-plane", "node.kubernetes.io/exclude-from-external-load-balancers")
     taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
     assert patched == {"metadata": {"labels": dict.fromkeys(labels, "")}, "spec": {"taints": [taint]}}

@@ -36,12 +36,16 @@ def proxy_wanted(ctx: InitContext) -> str | None:
 
 def coredns(ctx: InitContext) -> Iterable[Change]:
     """Install CoreDNS."""
-    return addons.coredns(ctx.configuration, api=ctx.api, patched=ctx.patched, say=partial(ctx.say, _TOPIC))
+    yield from ctx.admission
+    yield from addons.coredns(ctx.configuration, api=ctx.api, patched=ctx.patched, say=partial(ctx.say, _TOPIC))
 
 
 def kube_proxy(ctx: InitContext) -> Iterable[Change]:
     """Install kube-proxy."""
-    return addons.kube_proxy(ctx.configuration, ctx.addresses, ctx.detected, api=ctx.api, patched=ctx.patched, say=partial(ctx.say, _TOPIC))
+    yield from ctx.admission
+    yield from addons.kube_proxy(
+        ctx.configuration, ctx.addresses, ctx.detected, api=ctx.api, patched=ctx.patched, say=partial(ctx.say, _TOPIC)
+    )
 
 
 def _coredns_objects(configuration: Configuration, _: Detected) -> list[Body]:

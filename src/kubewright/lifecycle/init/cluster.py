@@ -33,7 +33,7 @@ _KEY_WARNING = "Anyone with the certificate key can read the cluster's private k
 
 
 def upload_kubeadm(ctx: InitContext) -> Iterable[Change]:
-    """Give the administrators' group its permissions, and store the ClusterConfiguration with the permission to read it.
+    """Store the ClusterConfiguration with the permission to read it.
 
     Raises ConfigurationChanged if a resumed run finds a cluster that was upgraded since.
     """
@@ -41,13 +41,14 @@ def upload_kubeadm(ctx: InitContext) -> Iterable[Change]:
         from kubewright.lifecycle.init import upgraded  # most machines are created once
 
         upgraded.require_no_older_cluster(ctx.api, ctx.configuration)
-    yield from cluster_objects.apply(ctx.api, objects.cluster_admins())
+    yield from ctx.admission
     yield from cluster_objects.kubeadm_config(ctx.configuration, api=ctx.api, say=functools.partial(ctx.say, "upload-config"))
 
 
 def upload_kubelet(ctx: InitContext) -> Iterable[Change]:
     """Store the kubelet's configuration for joining machines."""
-    return cluster_objects.kubelet_config(ctx.configuration, api=ctx.api, say=functools.partial(ctx.say, "kubelet"))
+    yield from ctx.admission
+    yield from cluster_objects.kubelet_config(ctx.configuration, api=ctx.api, say=functools.partial(ctx.say, "kubelet"))
 
 
 def upload_certs(ctx: InitContext) -> Iterable[Change]:
@@ -58,6 +59,7 @@ def upload_certs(ctx: InitContext) -> Iterable[Change]:
     if not ctx.request.upload_certs:
         ctx.say("upload-certs", "Skipping phase: use --upload-certs to store the certificates in the cluster")
         return
+    yield from ctx.admission
     ctx.say("upload-certs", "Storing the certificates in Secret kubeadm-certs of namespace kube-system")
     owner = BootstrapToken(
         token=tokens.generate(ctx.random).text,
@@ -93,6 +95,7 @@ def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
     cluster-info is signed here as well: kube-controller-manager would sign it a second later, and a machine that joins
     right after init would find no signature until then.
     """
+    yield from ctx.admission
     wanted = ctx.bootstrap_tokens
     shown = [WITHHELD if ctx.request.skip_token_print else token.token for token in wanted]
     if wanted:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from kubewright.lifecycle.init.request import InitOptions
 from kubewright.lifecycle.machine import LONG
 
 if TYPE_CHECKING:
+    from kubewright.base.change import Change
     from kubewright.kube.api import KubeAPI
     from kubewright.kube.credentials import Access
 
@@ -76,6 +78,17 @@ class InitContext(MachineContext):
             settles()
 
         return RetryingKube(self.probe, clock=self.clock, within=within, look=look)
+
+    @functools.cached_property
+    def admission(self) -> Iterator[Change]:
+        """The change that gives the group in admin.conf its permissions: the first phase that writes to the cluster makes it.
+
+        There is none for another kubeconfig (kubeadm v1.36: cmd/init.go, Client).
+        """
+        from kubewright.lifecycle.steps import cluster_objects
+        from kubewright.manifests import objects
+
+        return iter(()) if self.request.kubeconfig else cluster_objects.apply(self.api, objects.cluster_admins())
 
     @functools.cached_property
     def bootstrap_tokens(self) -> tuple[BootstrapToken, ...]:

@@ -34,6 +34,7 @@ def _rotated_certificate(ctx: InitContext) -> PurePosixPath:
 
 def mark_control_plane(ctx: InitContext) -> Iterable[Change | Waited]:
     """Label and taint this machine's Node, once its kubelet has registered it."""
+    yield from ctx.admission
     init = ctx.configuration.init
     within = ctx.timeouts.kubernetes_api_call.seconds
     yield from kubelet.mark(

@@ -108,14 +108,15 @@ def _record(configuration: Configuration) -> MachineRecord:
 
 
 def context(request: InitOptions, configuration: Configuration, bound: Bound) -> InitContext:
-    """Return the context of the phases."""
+    """Return the context of the phases. Naming admin.conf is the same as naming no kubeconfig, as in kubeadm."""
     endpoint = configuration.init.local_api_endpoint
+    is_default = request.kubeconfig == str(bound.host.layout.kubeconfig("admin"))
     return InitContext(
         bound=bound,
         configuration=configuration,
         layout=bound.host.layout,
         addresses=Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port),
-        request=request,
+        request=replace(request, kubeconfig="") if is_default else request,
     )
 
 
