@@ -74,18 +74,45 @@ def test_running_the_command_again_changes_nothing(machine: Machine) -> None:
     assert system_pods(machine) == pods
 
 
-PHASES = (
-    *("wait-control-plane", "upload-config kubeadm", "upload-config kubelet", "upload-config all", "upload-certs", "mark-control-plane"),
-    *("bootstrap-token", "kubelet-finalize enable-client-cert-rotation", "kubelet-finalize all"),
-    *("addon coredns", "addon kube-proxy", "addon all"),
-)
-"""Phases that use a cluster, in the order of init; the others are compared with kubeadm elsewhere."""
+KUBECTL = "kubectl --kubeconfig /etc/kubernetes/admin.conf"
+ROTATED = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+
+
+def created(*objects: str) -> tuple[str, str]:
+    """Delete objects, given as namespace, kind and name; require them."""
+    deletions = [f"{KUBECTL} -n {one.partition(' ')[0]} delete --ignore-not-found {one.partition(' ')[2]}" for one in objects]
+    return "; ".join(deletions), " && ".join(f"{KUBECTL} -n {one.partition(' ')[0]} get {one.partition(' ')[2]}" for one in objects)
+
+
+FINALIZED = (f"sed -i s,{ROTATED},/nowhere, /etc/kubernetes/kubelet.conf", f"grep {ROTATED} /etc/kubernetes/kubelet.conf")
+LABEL = "node-role.kubernetes.io/control-plane"
+PHASES = {
+    "wait-control-plane": ("true", f"{KUBECTL} get --raw /readyz"),
+    "upload-config kubeadm": created("kube-system configmap kubeadm-config"),
+    "upload-config kubelet": created("kube-system configmap kubelet-config", "default clusterrolebinding kubeadm:cluster-admins"),
+    "upload-config all": created("kube-system rolebinding kubeadm:nodes-kubeadm-config"),
+    "upload-certs": created("kube-system secret kubeadm-certs"),
+    "mark-control-plane": (f"{KUBECTL} label node one {LABEL}-", f"{KUBECTL} get node -l {LABEL} -o name | grep one"),
+    "bootstrap-token": created("kube-public configmap cluster-info"),
+    "kubelet-finalize enable-client-cert-rotation": FINALIZED,
+    "kubelet-finalize all": FINALIZED,
+    "addon coredns": created("default clusterrole system:coredns"),
+    "addon kube-proxy": created("kube-system rolebinding kube-proxy"),
+    "addon all": created("default clusterrolebinding system:coredns", "default clusterrolebinding kubeadm:node-proxier"),
+}
+"""The phases that use a cluster, in the order of init, each with the command that takes a result of it away, and one that succeeds if it is there.
+
+The others are compared with kubeadm elsewhere.
+"""
 
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_phase_that_uses_the_cluster_can_run_alone(machine: Machine, phase: str) -> None:
+    take_away, is_there = PHASES[phase]
+    eventually(lambda: machine.run("sh", "-c", take_away, check=False).code == 0, "the deletion")
     given = {"upload-certs": ["--upload-certs", "--config", CONFIG], "wait-control-plane": []}.get(phase, ["--config", CONFIG])
     assert kubewright(machine, "init", "phase", *phase.split(), *given).code == 0
+    eventually(lambda: machine.run("sh", "-c", is_there, check=False).code == 0, f"the result of {phase}")
 
 
 def test_show_join_command_is_refused_as_a_single_phase(machine: Machine) -> None:

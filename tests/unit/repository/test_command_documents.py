@@ -46,13 +46,13 @@ def test_the_page_names_tests():
 
 def test_a_phase_whose_test_runs_phases_alone_is_one_of_them():
     text = (ROOT / "tests" / "machines" / "test_init_machines.py").read_text()
-    [table] = re.findall(r"^PHASES = \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
+    [table] = re.findall(r"^PHASES = \{(.*?)^\}", text, re.MULTILINE | re.DOTALL)
     claimed = [
         command.removeprefix("kubeadm init phase ")
         for command, _, test in ROWS
         if test.endswith("::test_a_phase_that_uses_the_cluster_can_run_alone")
     ]
-    assert sorted(claimed) == sorted(re.findall(r'"([^"]+)"', table))
+    assert sorted(claimed) == sorted(re.findall(r'^    "([^"]+)":', table, re.MULTILINE))
     assert [
         command for command, _, test in ROWS if " init phase " in command and test.endswith("::test_the_node_and_the_add_ons_become_ready")
     ] == []
