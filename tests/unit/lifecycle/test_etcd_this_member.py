@@ -93,11 +93,29 @@ def test_a_machine_without_a_member_is_refused(host):
         this_member.find(host)
 
 
-@pytest.mark.parametrize("changed", [{"wal-dir": "/wal"}, {"name": ""}, {"listen-client-urls": ""}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"wal-dir": "/wal"},
+        {"name": ""},
+        {"listen-client-urls": ""},
+        {"listen-peer-urls": "https://10.0.0.1:x"},
+        {"listen-peer-urls": "//["},
+    ],
+)
 def test_a_manifest_that_is_laid_out_in_another_way_is_refused(host, changed):
     host.ensure(File(path=host.layout.manifest("etcd"), content=pod("etcd", "etcd:3.6.8", {**FLAGS, **changed})))
     with pytest.raises(HostError, match="not a manifest that this command can work with"):
         this_member.find(host)
+
+
+@pytest.mark.parametrize("port", ["x", "-1", "65536"])
+def test_a_manifest_of_an_api_server_without_a_valid_port_is_refused(host, port):
+    server = pod("kube-apiserver", "kube-apiserver:v1.36.3", {"advertise-address": "10.0.0.1", "secure-port": port})
+    host.ensure(File(path=host.layout.manifest("kube-apiserver"), content=server))
+    with pytest.raises(HostError, match=r"kube-apiserver\.yaml is not a manifest that this command can work with") as caught:
+        this_member.find(host)
+    assert caught.value.detail == f'--secure-port is "{port}"'
 
 
 def test_flags_are_changed_and_everything_else_stays():

@@ -8,9 +8,11 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from kubewright.apis import formats
 from kubewright.apis.machine import url
 from kubewright.base import yaml
 from kubewright.base.errors import HostError
+from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.host.desired import File
 from kubewright.host.overlay import OverlayHost
@@ -87,13 +89,10 @@ def find(host: Host) -> ThisMember:
     name, peer_url = etcd.argument("name"), etcd.argument(_OWN_PEER).partition(",")[0]
     clients = tuple(one for one in etcd.argument("listen-client-urls").split(",") if one)
     if etcd.argument("wal-dir") or not (name and peer_url and clients):
-        raise HostError(
-            f"{path} is not a manifest that this command can work with",
-            detail="it has --wal-dir, or no --name, --listen-client-urls or --initial-advertise-peer-urls",
-            remedy="restore this member by hand, as etcd's documentation describes",
-        )
+        raise _unsuitable(path, "it has --wal-dir, or no --name, --listen-client-urls or --initial-advertise-peer-urls")
     contents = {one: before.read(host.layout.manifest(one)) for one in (ETCD, API_SERVER)}
     server = detected.api_server
+    port = _server_port(server, host.layout.manifest(API_SERVER)) if server else 0
     return ThisMember(
         name=name,
         peer_url=peer_url,
@@ -103,8 +102,16 @@ def find(host: Host) -> ThisMember:
         kubernetes=server.image_tag if server else "",
         manifests={one: content for one, content in contents.items() if content is not None},
         peers={**_peers(etcd, own=peer_url), **_peers_of_replacement(host, path, own=peer_url)},
-        pods=_pods(name, etcd, server),
-        api_server=_api_server(server) if server else "",
+        pods=_pods(name, server, held=_held(etcd, path), port=port),
+        api_server=url(server.argument("advertise-address"), port) if server else "",
+    )
+
+
+def _unsuitable(path: PurePosixPath, detail: str) -> HostError:
+    return HostError(
+        f"{path} is not a manifest that this command can work with",
+        detail=detail,
+        remedy="restore this member by hand, as etcd's documentation describes",
     )
 
 
@@ -125,17 +132,28 @@ def _peers_of_replacement(host: Host, path: PurePosixPath, *, own: str) -> Mappi
     return _peers(StaticPod(body=body), own=own)
 
 
-def _pods(node: str, etcd: StaticPod, server: StaticPod | None) -> StaticPods:
-    """Return the static pods, with the addresses on which they listen."""
+def _pods(node: str, server: StaticPod | None, *, held: list[tuple[str, int]], port: int) -> StaticPods:
+    """Return the static pods, with the addresses on which they listen: etcd at `held`, the API server at a port."""
+    if server is None:
+        return StaticPods(names=(ETCD,), node=node, held=tuple(held))
+    return StaticPods(names=(ETCD, API_SERVER), node=node, held=(*held, (server.argument("advertise-address"), port)))
+
+
+def _held(etcd: StaticPod, path: PurePosixPath) -> list[tuple[str, int]]:
+    """Return the addresses on which etcd listens. Raises HostError for a manifest whose URLs cannot be parsed."""
     urls = [one for flag in ("listen-peer-urls", "listen-client-urls") for one in etcd.argument(flag).split(",") if one]
-    held = [(parts.hostname or "", parts.port or 0) for parts in map(urlsplit, urls)]
-    if server is not None:
-        held.append((server.argument("advertise-address"), int(server.argument("secure-port") or _API_SERVER_PORT)))
-    return StaticPods(names=(ETCD, *([API_SERVER] if server else [])), node=node, held=tuple(held))
+    try:
+        return [(parts.hostname or "", parts.port or 0) for parts in map(urlsplit, urls)]
+    except ValueError as error:
+        raise _unsuitable(path, str(error)) from error
 
 
-def _api_server(server: StaticPod) -> str:
-    return url(server.argument("advertise-address"), int(server.argument("secure-port") or _API_SERVER_PORT))
+def _server_port(server: StaticPod, path: PurePosixPath) -> int:
+    """Return the port of the API server. Raises HostError for a manifest whose port is not a number."""
+    text = server.argument("secure-port") or _API_SERVER_PORT
+    if not formats.is_port(text):
+        raise _unsuitable(path, f"--secure-port is {quoted(text)}")
+    return int(text)
 
 
 def edited(manifest: bytes, flags: Mapping[str, str]) -> bytes:

@@ -53,8 +53,8 @@ def _kubelet(ctx: UpgradeContext) -> KubeAPI | None:
     settings = found if isinstance(found, dict) else {}
     if settings.get("enableServer") is False:
         return None
-    address = str(settings.get("address") or "")
-    server = url(ctx.addresses.loopback if address in _ANYWHERE else address, int(settings.get("port") or _PORT))
+    address, port = str(settings.get("address") or ""), settings.get("port")
+    server = url(ctx.addresses.loopback if address in _ANYWHERE else address, port if port and isinstance(port, int) else _PORT)
     return ctx.bound.connections.kube(replace(ctx.administrator, server=server, ca_pem=None, verify=False, tls_server_name=""))
 
 

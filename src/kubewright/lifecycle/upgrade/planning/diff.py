@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
+from kubewright.apis import formats
 from kubewright.apis.kubeadm.loading import load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
 from kubewright.apis.kubeadm.types import Configuration
@@ -85,7 +86,7 @@ def local_endpoint(manifest: str, *, source: str) -> tuple[str, int]:
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     endpoint = annotations.get(static_pods.ENDPOINT) if isinstance(annotations, dict) else None
     address, _, port = str(endpoint or "").rpartition(":")
-    if not address or not port.isdigit():
+    if not address or not formats.is_port(port):
         raise DocumentError(
             f"{source} does not contain the local API endpoint",
             detail=f"no annotation {static_pods.ENDPOINT}",
