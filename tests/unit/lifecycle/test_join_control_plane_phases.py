@@ -12,7 +12,7 @@ from kubewright.apis.kubeadm.types import ClusterConfiguration, Etcd, ExternalEt
 from kubewright.apis.machine import Addresses, Layout
 from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import CertificateError, Forbidden, NotFound, Unreachable, WaitTimeout
+from kubewright.base.errors import CertificateError, DocumentError, Forbidden, NotFound, Unreachable, ValidationError, WaitTimeout
 from kubewright.base.events import RecordingReporter, SilentReporter
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.wait import InstantWaiter, PollingWaiter
@@ -201,6 +201,14 @@ def test_the_kubelet_is_pointed_to_its_own_api_server_and_nothing_else_changes()
     moved = kubelet_steps.with_server(KUBELET_CONF.encode(), server)
     assert moved == KUBELET_CONF.replace("https://cluster.test:6443", server).encode()
     assert kubelet_steps.with_server(moved, server) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "- 1\n", "kind: Pod\n", "clusters: x\n", "clusters: [1]\n", "clusters: [{name: a, cluster: b}]\n"]
+)
+def test_a_kubelet_conf_that_is_no_kubeconfig_is_refused(text):
+    with pytest.raises((DocumentError, ValidationError), match=r"kubelet\.conf"):
+        kubelet_steps.with_server(text.encode(), "https://10.0.0.2:6443")
 
 
 @pytest.mark.parametrize(

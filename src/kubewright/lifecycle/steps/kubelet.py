@@ -157,9 +157,14 @@ def finalize(current: PurePosixPath, layout: Layout, *, host: Host, reporter: Re
 
 
 def with_server(kubeconfig: bytes, server: str) -> bytes | None:
-    """Return a kubeconfig with another server and everything else unchanged; None if it already has that server."""
-    document: Any = yaml.load_one(kubeconfig, source="kubelet.conf").value
-    clusters = [row["cluster"] for row in document.get("clusters") or ()]
+    """Return a kubeconfig with another server and everything else unchanged; None if it already has that server.
+
+    Raises DocumentError and ValidationError for a text that is not a kubeconfig.
+    """
+    found = yaml.load_one(kubeconfig, source="kubelet.conf")
+    parse(found)
+    document: Any = found.value
+    clusters = [row["cluster"] for row in document.get("clusters") or () if row.get("cluster")]
     if all(cluster.get("server") == server for cluster in clusters):
         return None
     for cluster in clusters:
