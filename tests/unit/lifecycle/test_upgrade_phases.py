@@ -768,10 +768,10 @@ def test_the_lease_of_operations_is_given_back(box):
     assert box.kube.get(LEASE, "kubewright-operation", "kube-system")["spec"] == spec
 
 
-def give_coredns(box, text):
+def give_coredns(box, text, *, version="v1.7.1"):
     """Have the cluster run an old CoreDNS with a Corefile."""
     config, deployment = (box.kube.get(kind, "coredns", "kube-system") for kind in (CONFIG_MAP, DEPLOYMENT))
-    deployment["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.k8s.io/coredns/coredns:v1.7.1"
+    deployment["spec"]["template"]["spec"]["containers"][0]["image"] = f"registry.k8s.io/coredns/coredns:{version}"
     box.kube.update(deployment)
     box.kube.update({**config, "data": {"Corefile": text}})
 
@@ -788,6 +788,18 @@ def test_an_old_default_of_coredns_is_replaced_and_another_corefile_is_migrated(
     found = box.kube.get(CONFIG_MAP, "coredns", "kube-system")["data"]
     assert found == {"Corefile": present.replace("ttl 30", "ttl 10"), "Corefile-backup": mine}
     assert names(box.upgrade().changes) == []
+
+
+@pytest.mark.parametrize(("version", "stays"), [("v1.3.1", True), ("v1.7.1", False), ("v1.7.1-mine", False)])
+def test_coredns_is_not_upgraded_with_a_corefile_that_the_new_release_refuses(box, version, stays):
+    text = "example.org {\n    proxy example.org 192.0.2.1\n}\n"
+    give_coredns(box, text, version=version)
+    box.upgrade()
+    image = box.kube.get(DEPLOYMENT, "coredns", "kube-system")["spec"]["template"]["spec"]["containers"][0]["image"]
+    assert image.endswith(f":{version}") is stays
+    assert box.kube.get(CONFIG_MAP, "coredns", "kube-system")["data"]["Corefile"] == text
+    told = [line for line in box.lines("addons") if line.startswith(f"CoreDNS {version.removeprefix('v')} is not upgraded: ")]
+    assert len(told) == stays
 
 
 def test_permissions_of_the_release_are_there_before_its_components(box):

@@ -33,11 +33,11 @@ def coredns(configuration: Configuration, *, api: KubeAPI, patched: Patched, say
     """Install CoreDNS.
 
     The number of its pods and a customized Corefile are kept, except for options that the releases in between have
-    removed.
+    removed. Source: kubeadm v1.36: phases/addons/dns/dns.go (createCoreDNSAddon).
     """
     found = _deployment(api)
     wanted = objects.dns(configuration, replicas=_replicas(found))
-    yield from _told(_with_corefile(api, with_patches(wanted, patched), installed=_tag(found)), "CoreDNS", say=say)
+    yield from _told(_with_corefile(api, with_patches(wanted, patched), installed=_tag(found), say=say), "CoreDNS", say=say)
 
 
 def kube_proxy(
@@ -48,23 +48,35 @@ def kube_proxy(
     yield from _told((ensure_object(api, DesiredObject(body)) for body in wanted), "kube-proxy", say=say)
 
 
-def _with_corefile(api: KubeAPI, wanted: Iterable[Body], *, installed: str) -> Iterable[Change]:
+def _with_corefile(api: KubeAPI, wanted: Iterable[Body], *, installed: str, say: Say) -> Iterable[Change]:
+    """Write the objects of CoreDNS. If the new release does not work with a customized Corefile, the installed one stays, as with kubeadm."""
+    found = _corefile(api)
+    own = "" if corefile.is_default(found) else found
+    obstacle = _obstacle(own, installed)
+    if obstacle:
+        say(f"CoreDNS {installed} is not upgraded: {obstacle}")
     for body in wanted:
-        found = _corefile(api) if body["kind"] == CONFIG_MAP.kind else ""
-        write, data = Write.REPLACE, dict(body.get("data") or {})
-        if found and not corefile.is_default(found):
-            carried = _carried(found, installed)
-            write = Write.CREATE_ONLY if carried == found else Write.REPLACE
-            data = {COREFILE: carried, BACKUP: found}
-        yield ensure_object(api, DesiredObject({**body, "data": data} if found else body, write=write))
+        stays = bool(obstacle) and body["kind"] == DEPLOYMENT.kind
+        desired = body
+        if own and body["kind"] == CONFIG_MAP.kind:
+            carried = own if obstacle else _carried(own, installed)
+            stays, desired = carried == own, {**body, "data": {COREFILE: carried, BACKUP: own}}
+        yield ensure_object(api, DesiredObject(desired, write=Write.CREATE_ONLY if stays else Write.REPLACE))
 
 
-def _carried(found: str, installed: str) -> str:
-    """Return a Corefile of the installed release in the form of ours; one that cannot be migrated is kept unchanged."""
-    target = release_for(OWN).coredns_tag.removeprefix("v")
-    if installed == target or corefile.no_way(installed, target) or corefile.obstacle(found, installed):
-        return found
-    return corefile.migrated(found, installed, target)
+def _target() -> str:
+    return release_for(OWN).coredns_tag.removeprefix("v")
+
+
+def _obstacle(own: str, installed: str) -> str:
+    """Return why a customized Corefile does not work with our release; '' if it does, and for unknown releases."""
+    return "" if not own or corefile.no_way(installed, _target()) else corefile.obstacle(own, installed)
+
+
+def _carried(own: str, installed: str) -> str:
+    """Return a Corefile of the installed release in the form of ours; that of an unknown release is kept unchanged."""
+    target = _target()
+    return own if installed == target or corefile.no_way(installed, target) else corefile.migrated(own, installed, target)
 
 
 def _told(changes: Iterable[Change], name: str, *, say: Say) -> Iterable[Change]:

@@ -153,9 +153,12 @@ def _obstacles(api: KubeAPI) -> Iterator[Finding]:
     if found is None or found[1] == target:
         return
     text, installed = found
-    problem = corefile.no_way(installed, target) or corefile.obstacle(text, installed)
-    if problem:
-        yield Finding(text=f"CoreDNS will not be upgraded: {problem}", remedy=_COREFILE)
+    unknown = corefile.no_way(installed, target)
+    obstacle = "" if unknown else corefile.obstacle(text, installed)
+    if unknown:
+        yield Finding(text=f"the configuration of CoreDNS will not be migrated: {unknown}", remedy=_COREFILE)
+    if obstacle:
+        yield Finding(text=f"CoreDNS will not be upgraded: {obstacle}", remedy=_COREFILE)
 
 
 def _target() -> str:
