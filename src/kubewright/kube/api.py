@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from kubewright.http.failures import NoAnswer
 from kubewright.http.messages import Headers, Request, Response
 from kubewright.kube import core
 from kubewright.kube.answers import WatchEvent
@@ -72,7 +73,10 @@ class KubeAPI(Verbs[Object, Response]):
         """Read all objects of a kind, in one namespace or in all, page by page."""
         listing = Listing(resource, namespace, label_selector=label_selector, field_selector=field_selector)
         while not listing.complete:
-            listing.add(self.send(listing.call))
+            try:
+                listing.add(self.send(listing.call))
+            except NoAnswer as error:
+                listing.failed(error)
         return listing.items
 
 
@@ -106,7 +110,10 @@ class AsyncKubeAPI(Verbs[Coroutine[Any, Any, Object], Coroutine[Any, Any, Respon
             resource, namespace, label_selector=label_selector, field_selector=field_selector, resource_version=resource_version
         )
         while not listing.complete:
-            listing.add(await self.send(listing.call))
+            try:
+                listing.add(await self.send(listing.call))
+            except NoAnswer as error:
+                listing.failed(error)
         return listing.items, listing.version
 
     def watch(

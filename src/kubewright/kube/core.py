@@ -13,6 +13,7 @@ from kubewright.base.errors import UsageError
 from kubewright.base.masking import remember_token
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, field
+from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Headers, Request
 from kubewright.kube import resources
 from kubewright.kube.credentials import Access, BearerToken
@@ -25,6 +26,10 @@ PatchType = Literal["strategic", "merge", "json", "apply"]
 Propagation = Literal["", "Orphan", "Background", "Foreground"]
 PAGE: Final = 500
 """Objects per page of a list, as in kubectl."""
+_SMALLER: Final = 4
+"""A page that was too large is requested again with this fraction of the objects."""
+FROM_CACHE: Final = "0"
+"""The resource version of a list that the server may answer from its cache."""
 FIELD_MANAGER: Final = "kubeadm"
 JSON: Final = "application/json"
 
@@ -153,6 +158,7 @@ def list_page(
     field_selector: str = "",
     resource_version: str = "",
     token: str = "",
+    limit: int = PAGE,
 ) -> Call:
     """Read one page of a collection. `token` is the continue token of the previous page."""
     query = _given(
@@ -160,29 +166,57 @@ def list_page(
         fieldSelector=field_selector,
         resourceVersion="" if token else resource_version,
         # From its cache the server returns all objects at once, whatever the limit is.
-        limit=str(PAGE) if resource_version != "0" else "",
+        limit=str(limit) if resource_version != FROM_CACHE else "",
         **{"continue": token},
     )
     return Call(verb="list", resource=resource, namespace=namespace, query=query)
 
 
 class Listing:
-    """A collection that is read page by page: send `call` and add the page, until it is complete."""
+    """A collection that is read page by page: send `call` and add the page, until it is complete.
 
-    def __init__(self, resource: Resource, namespace: str | None = None, **selection: str) -> None:
-        self._next_page = functools.partial(list_page, resource, namespace, **selection)
-        self.call = self._next_page()
+    A page that is too large to be read is requested again with fewer objects: anybody with the right to create objects
+    of a kind may create some of more than a megabyte.
+    """
+
+    def __init__(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+    ) -> None:
+        self._page = functools.partial(list_page, resource, namespace, label_selector=label_selector, field_selector=field_selector)
+        self._from = resource_version
+        self._token = ""
+        self._limit = PAGE
         self.complete = False
         self.items: list[Object] = []
         self.version = ""
         """The resource version to watch from."""
 
+    @property
+    def call(self) -> Call:
+        """The call for the next page."""
+        return self._page(resource_version=self._from, token=self._token, limit=self._limit)
+
     def add(self, page: Object) -> None:
         """Add the objects of a page."""
         self.items += page["items"]
-        token = metadata(page).get("continue") or ""
+        self._token = metadata(page).get("continue") or ""
         self.version = metadata(page).get("resourceVersion") or ""
-        self.call, self.complete = self._next_page(token=token), not token
+        self.complete = not self._token
+
+    def failed(self, error: NoAnswer) -> None:
+        """Request fewer objects after a page that was too large. Raises the error if that is not the reason, or does not help."""
+        if error.reason is not Reason.TOO_LARGE or self._limit == 1:
+            raise error
+        if self._from == FROM_CACHE:
+            self._from = ""  # only such lists have pages
+        else:
+            self._limit = max(1, self._limit // _SMALLER)
 
 
 def watch(

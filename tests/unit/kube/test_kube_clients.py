@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from scripted_server import Raw, ScriptedServer, Seen, json_answer, lines_answer
@@ -14,6 +15,7 @@ from kubewright.base import errors
 from kubewright.base.clock import FakeClock
 from kubewright.http import loop
 from kubewright.http.failures import NoAnswer, Reason
+from kubewright.http.messages import Limits
 from kubewright.kube import resources
 from kubewright.kube.answers import EventType, persist
 from kubewright.kube.client import AsyncKubeClient, KubeClient
@@ -69,6 +71,57 @@ def test_lists_are_read_page_by_page(make_server: MakeServer, ca_pem: bytes) -> 
     client = KubeClient(access(server, ca_pem))
     assert [item["metadata"]["name"] for item in client.list(resources.POD)] == ["False", "True"]
     assert len(server.seen) == 2
+    client.close()
+
+
+def pages(count: int, *, size: int) -> Callable[[Seen], Raw]:
+    """Answer with so many Pods of this size, in the pages that are requested; a list from the cache has one page."""
+
+    def handler(seen: Seen) -> Raw:
+        query = {name: values[0] for name, values in parse_qs(urlsplit(seen.target).query).items()}
+        first, limit = int(query.get("continue", "0")), int(query.get("limit", count))
+        items = [{"metadata": {"name": f"p{number}"}, "text": "x" * size} for number in range(first, min(first + limit, count))]
+        more = {"continue": str(first + limit)} if first + limit < count else {}
+        return json_answer({"kind": "PodList", "metadata": {"resourceVersion": "7", **more}, "items": items})
+
+    return handler
+
+
+LARGE = Limits(body=1000)
+
+
+def limits_of(server: ScriptedServer) -> list[str]:
+    return [parse_qs(urlsplit(seen.target).query).get("limit", [""])[0] for seen in server.seen]
+
+
+def test_pages_that_are_too_large_are_requested_again_with_fewer_objects(make_server: MakeServer, ca_pem: bytes) -> None:
+    server = make_server(pages(3, size=500))
+    client = KubeClient(access(server, ca_pem), limits=LARGE)
+    assert [item["metadata"]["name"] for item in client.list(resources.POD)] == ["p0", "p1", "p2"]
+    assert limits_of(server) == ["500", "125", "31", "7", "1", "1", "1"]
+    client.close()
+
+
+def test_a_list_from_the_cache_that_is_too_large_is_read_in_pages(make_server: MakeServer, ca_pem: bytes) -> None:
+    server = make_server(pages(600, size=10))
+
+    async def main() -> tuple[list[dict], str]:
+        client = AsyncKubeClient(access(server, ca_pem), limits=Limits(body=30_000))
+        found = await client.list_versioned(resources.POD, resource_version="0")
+        await client.close()
+        return found
+
+    found, version = loop.run(main)
+    assert ([item["metadata"]["name"] for item in found], version) == ([f"p{number}" for number in range(600)], "7")
+    assert limits_of(server) == ["", "500", "500"]
+
+
+def test_an_object_that_is_too_large_to_be_read_ends_a_list(make_server: MakeServer, ca_pem: bytes) -> None:
+    server = make_server(pages(2, size=2000))
+    client = KubeClient(access(server, ca_pem), limits=LARGE)
+    with pytest.raises(NoAnswer) as caught:
+        client.list(resources.POD)
+    assert (caught.value.reason, limits_of(server)[-1]) == (Reason.TOO_LARGE, "1")
     client.close()
 
 
