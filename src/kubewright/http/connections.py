@@ -37,6 +37,10 @@ class Truncated(Exception):
     """An answer was cut short."""
 
 
+class TooLarge(Exception):
+    """An answer is larger than allowed."""
+
+
 class _Answer(Protocol):
     """Receives an answer from a connection as it arrives."""
 
@@ -182,17 +186,19 @@ class Whole:
 
 
 class Streamed:
-    """An answer whose body is still arriving. Implements `messages.AsyncStream`."""
+    """An answer whose body is still arriving. Implements `messages.AsyncStream`. At most `most` bytes of it are read whole."""
 
     def __init__(
         self,
         connection: Connection,
         *,
+        most: int,
         stall: float | None,
         failure: Callable[[Exception], NoAnswer],
         closed: Callable[[Streamed], None],
     ) -> None:
         self._connection = connection
+        self._most = most
         self._stall = stall
         self._failure = failure
         self._closed = closed
@@ -248,11 +254,18 @@ class Streamed:
                 raise self._failure(error) from error
 
     async def read(self, *, within: float | None = REQUEST_TIMEOUT) -> bytes:
+        parts: list[bytes] = []
+        left = self._most
         try:
             async with asyncio.timeout(within):
-                return b"".join([chunk async for chunk in self.chunks()])
+                async for chunk in self.chunks():
+                    left -= len(chunk)
+                    if left < 0:
+                        raise self._failure(TooLarge(f"more than {self._most} bytes"))
+                    parts.append(chunk)
         except TimeoutError as error:
             raise self._failure(error) from error
+        return b"".join(parts)
 
     def close(self) -> None:
         self._connection.abort()

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from kubewright.base.errors import UsageError
 from kubewright.http import failures, messages, tracing
-from kubewright.http.connections import Connection, NotHTTP, Streamed, Truncated, Whole
+from kubewright.http.connections import Connection, NotHTTP, Streamed, TooLarge, Truncated, Whole
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import REQUEST_TIMEOUT, Limits, Request, Response, header_pairs
 from kubewright.http.proxies import Proxy, origin
@@ -155,7 +155,13 @@ class Transport(messages.AsyncTransport):
     async def _begun(self, request: Request, stall: float | None) -> Streamed:
         data = self._written(request)
         connection = await self._opened()
-        stream = Streamed(connection, stall=stall, failure=lambda error: self._failure(error, request), closed=self._streams.discard)
+        stream = Streamed(
+            connection,
+            most=self._limits.body,
+            stall=stall,
+            failure=lambda error: self._failure(error, request),
+            closed=self._streams.discard,
+        )
         self._streams.add(stream)
         try:
             connection.send(data, stream)
@@ -227,6 +233,8 @@ def _reason(error: Exception) -> tuple[Reason, str]:
         return Reason.PROXY, str(error) or (below[0].value if below else "")
     if isinstance(error, Truncated):
         return Reason.TRUNCATED, ""
+    if isinstance(error, TooLarge):
+        return Reason.TOO_LARGE, str(error)
     if isinstance(error, NotHTTP):
         return Reason.MALFORMED, str(error)
     return below or (Reason.MALFORMED, type(error).__name__)

@@ -82,7 +82,7 @@ class AsyncStream(Protocol):
         ...
 
     async def read(self, *, within: float | None = REQUEST_TIMEOUT) -> bytes:
-        """Return the complete rest of the body; the time limit is in seconds."""
+        """Return the complete rest of the body; the time limit is in seconds. Raises NoAnswer for one beyond `Limits.body`."""
         ...
 
 

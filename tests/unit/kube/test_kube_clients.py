@@ -242,6 +242,23 @@ def test_a_refusal_of_a_watch_is_read_within_a_deadline(make_server: MakeServer,
     assert caught.value.reason is Reason.TIMED_OUT
 
 
+def test_a_refusal_of_a_watch_is_not_read_beyond_the_largest_body(make_server: MakeServer, ca_pem: bytes) -> None:
+    head = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 1000000\r\n\r\n"
+    server = make_server(lambda _: Raw((head, *[b" " * 1000] * 1000)))
+
+    async def main() -> None:
+        client = AsyncKubeClient(access(server, ca_pem), timeout=HANGS, limits=Limits(body=5000))
+        try:
+            async for _ in client.watch(resources.NODE):
+                pass
+        finally:
+            await client.close()
+
+    with pytest.raises(NoAnswer) as caught:
+        loop.run(main)
+    assert caught.value.reason is Reason.TOO_LARGE
+
+
 def test_a_watch_that_is_silent_beyond_its_timeout_ends(make_server: MakeServer, ca_pem: bytes) -> None:
     server = make_server(lambda _: lines_answer({"type": "ADDED", "object": {}}, {"type": "ADDED", "object": {}}, ending=False))
 
