@@ -66,3 +66,26 @@ async def test_a_token_is_stored_for_one_key_only():
     found = await asyncio.gather(*(uses.record("aaaaaa", use(number)) for number in range(2)), return_exceptions=True)
     assert [type(one) for one in found] == [type(None), NotNow]
     assert used_tokens.read(api.get(CONFIG_MAP, node_policy.USED_TOKENS, "kube-system"))["aaaaaa"] == use()
+
+
+@pytest.mark.looptime
+async def test_a_write_for_several_tokens_that_fails_is_repeated_for_each_of_them():
+    api = FakeAPI()
+    api.put(node_policy.used_tokens())
+    api.fail("update", "configmaps", times=2)
+    uses = UsedTokens(FakeClient(api, Access(server="https://api")))
+    names = ("aaaaaa", "bbbbbb")
+    failed = await asyncio.gather(*(uses.record(name, use(number)) for number, name in enumerate(names)), return_exceptions=True)
+    assert [type(one) for one in failed] == [NotNow, NotNow]
+    await asyncio.gather(*(uses.record(name, use(number)) for number, name in enumerate(names)))
+    stored = used_tokens.read(api.get(CONFIG_MAP, node_policy.USED_TOKENS, "kube-system"))
+    assert stored == {"aaaaaa": use(0), "bbbbbb": use(1)}
+
+
+@pytest.mark.looptime
+async def test_a_use_that_is_older_than_all_entries_of_a_full_object_is_not_taken_for_stored():
+    api = FakeAPI()
+    api.put(used_tokens.with_uses(node_policy.used_tokens(), {f"{number:06}": use(seconds=1) for number in range(MOST)}))
+    uses = UsedTokens(FakeClient(api, Access(server="https://api")))
+    with pytest.raises(NotNow, match="not stored"):
+        await uses.record("aaaaaa", use())

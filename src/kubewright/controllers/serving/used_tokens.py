@@ -93,9 +93,15 @@ class UsedTokens:
         if token not in known:
             self._waiting.setdefault(token, use)
             async with self._writing:
-                if self._waiting:  # otherwise the write of somebody else has stored it
+                if token not in known:  # otherwise the write of somebody else has stored it
+                    self._waiting.setdefault(token, use)  # again: that write may have failed
                     await self._store()
-        if known[token].key != use.key:
+        stored = known.get(token)
+        if stored is None:
+            raise NotNow(
+                f"{_NAME} has so many newer entries that the use of a bootstrap token is not stored: see the clock of this machine"
+            )
+        if stored.key != use.key:
             raise NotNow("the bootstrap token was used with another key meanwhile", quiet=True)
 
     async def _store(self) -> None:
