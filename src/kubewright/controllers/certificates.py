@@ -14,6 +14,7 @@ from kubewright.base.randomness import Random
 from kubewright.controllers import approving, authorities, cleaning, requests, signing
 from kubewright.controllers.approving import Approve, Ask
 from kubewright.controllers.authorities import AuthorityFiles
+from kubewright.controllers.cleaning import Pending
 from kubewright.controllers.requests import Nothing, Retry
 from kubewright.controllers.signers import Signer
 from kubewright.controllers.signing import Fail, Sign
@@ -43,6 +44,8 @@ EACH = 2
 
 With masking, such a line costs a tenth of the work on a request.
 """
+AT_A_TIME = 100
+"""Requests that the cleaner reads before it lets others work: there may be so many that the lease would be lost meanwhile."""
 REREAD = 1.0
 """Seconds between two looks at the files of a CA."""
 
@@ -238,10 +241,18 @@ class Cleaner:
     async def clean(self) -> int:
         """Go through all requests once, and return how many were deleted. Failures are left to the next pass."""
         seen = {identity_of(csr)[0]: csr for csr in self._csrs.objects.values()}
-        known = [requests.read(csr) for csr in seen.values()]
         now = self._clock.now()
-        reasons = {csr.name: reason for csr in known if (reason := cleaning.decide(csr, now=now)) is not None}
-        replaced = {name: f"replaced by {newer}" for name, newer in cleaning.superseded(known).items()}
+        reasons: dict[str, str] = {}
+        pending: list[Pending] = []
+        for number, found in enumerate(seen.values(), start=1):
+            csr = requests.read(found)
+            if (reason := cleaning.decide(csr, now=now)) is not None:
+                reasons[csr.name] = reason
+            if (row := cleaning.pending(csr)) is not None:
+                pending.append(row)
+            if not number % AT_A_TIME:
+                await asyncio.sleep(0)
+        replaced = {name: f"replaced by {newer}" for name, newer in cleaning.superseded(pending).items()}
         deleted = 0
         for name, reason in {**replaced, **reasons}.items():
             uid, version = (str(core.metadata(seen[name]).get(key) or "") for key in ("uid", "resourceVersion"))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
@@ -82,29 +82,29 @@ def decide(csr: SigningRequest, *, now: datetime) -> str | None:
     return None
 
 
-def superseded(requests: Iterable[SigningRequest]) -> dict[str, str]:
-    """Return the pending requests replaced by a newer one of the same requester, signer and common name.
+class Pending(NamedTuple):
+    """A pending request: its kind is its requester, signer and common name."""
 
-    Each comes with the newer one's name.
-    """
-    newest: dict[tuple[str, str, str], SigningRequest] = {}
-    kinds: dict[str, tuple[str, str, str]] = {}
-    pending = [csr for csr in requests if not csr.conditions and csr.created is not None]
-    for csr in pending:
-        try:
-            kind = (csr.username, csr.signer, csr.details().common_name)
-        except CertificateError:
-            continue
-        kinds[csr.name] = kind
-        if kind not in newest or _made(csr) > _made(newest[kind]):
-            newest[kind] = csr
-    return {
-        csr.name: newest[kinds[csr.name]].name
-        for csr in pending
-        if csr.name in kinds and _made(newest[kinds[csr.name]]) - _made(csr) > SUPERSEDED
-    }
+    name: str
+    kind: tuple[str, str, str]
+    created: datetime
 
 
-def _made(csr: SigningRequest) -> datetime:
-    assert csr.created is not None
-    return csr.created
+def pending(csr: SigningRequest) -> Pending | None:
+    """Return what counts of a pending request; None for one that was decided, or that cannot be read."""
+    if csr.conditions or csr.created is None:
+        return None
+    try:
+        return Pending(csr.name, (csr.username, csr.signer, csr.details().common_name), csr.created)
+    except CertificateError:
+        return None
+
+
+def superseded(found: Iterable[Pending]) -> dict[str, str]:
+    """Return the requests replaced by a newer one of the same kind, each with the newer one's name."""
+    known = list(found)
+    newest: dict[tuple[str, str, str], Pending] = {}
+    for one in known:
+        if one.kind not in newest or one.created > newest[one.kind].created:
+            newest[one.kind] = one
+    return {one.name: newest[one.kind].name for one in known if newest[one.kind].created - one.created > SUPERSEDED}

@@ -15,7 +15,7 @@ from kubewright.base import unexpected
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import CertificateError, Conflict
 from kubewright.controllers import options
-from kubewright.controllers.certificates import WORKERS
+from kubewright.controllers.certificates import AT_A_TIME, WORKERS
 from kubewright.kube.answers import EventType
 from kubewright.kube.daemons.electing import Election, LeadershipLost
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, CONFIG_MAP, SECRET
@@ -149,6 +149,19 @@ async def test_the_cleaner_waits_for_its_cache_and_runs_every_hour():
         assert [call.name for call in cluster.api.made("delete", "certificatesigningrequests")] == ["old"]
         await asyncio.sleep(3600)
         assert [call.name for call in cluster.api.made("delete", "certificatesigningrequests")] == ["old", "young"]
+
+
+async def test_the_cleaner_lets_others_work_while_it_reads_many_requests():
+    many = (csr(name=f"csr-{number}") for number in range(10 * AT_A_TIME))
+    async with Cluster(*many, wanted=options.selected(["csrcleaner"])).running() as cluster:
+        cluster.api.put(csr(name="old", conditions=[condition("Denied", lastUpdateTime="2020-01-01T00:00:00Z")]))
+        await asyncio.sleep(1)
+        cleaning, turns = asyncio.ensure_future(cluster.manager.controllers[0].clean()), 0
+        while not cleaning.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert cleaning.result() == 1
+        assert turns >= 10
 
 
 async def test_a_failing_deletion_does_not_prevent_the_others():
