@@ -14,7 +14,7 @@ from kubewright.apis import formats
 from kubewright.base.clock import rfc3339
 from kubewright.controllers import requests
 from kubewright.controllers.serving.deciding import REASON
-from kubewright.controllers.serving.history import MOST_COUNTED, MOST_CREDENTIALS, RequestHistory
+from kubewright.controllers.serving.history import MOST_COUNTED, MOST_CREDENTIALS, MOST_USES, RequestHistory
 from kubewright.kube.answers import EventType, WatchEvent
 
 TEXT = request(names=(DNS, IP))
@@ -74,6 +74,22 @@ def test_of_thousands_of_requests_of_one_node_a_hundred_are_counted():
     told(history, *(sent(f"r-{number:04d}") for number in range(3000)))
     assert history.newer(asked) == "r-2999"
     assert history.recent(asked, now=NOW) == MOST_COUNTED
+
+
+def test_of_the_many_signers_that_a_user_names_with_one_key_some_are_remembered():
+    history = RequestHistory()
+    told(history, *(sent(f"r-{number}", signer=f"example.com/s{number}") for number in range(2 * MOST_USES)))
+    assert len(history.holders(requests.read(sent("x")))) == MOST_USES
+    assert "example.com" in history.key_holder(requests.read(sent("x")))
+
+
+def test_the_certificates_of_nodes_that_got_one_last_are_remembered():
+    history = RequestHistory(most_nodes=2)
+    for node in "abcb":
+        made = issued(f"system:node:{node}", "10.0.0.1")
+        approved = [condition("Approved", reason=REASON)]
+        told(history, sent(f"serving-{node}", username=f"system:node:{node}", conditions=approved, certificate=made))
+    assert [bool(history.certified(node, now=NOW)) for node in "abc"] == [False, True, True]
 
 
 def test_names_in_the_newest_certificate_that_was_issued_on_our_approval_are_known_until_it_expires():

@@ -8,7 +8,7 @@ import sys
 from collections import OrderedDict, deque
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypeVar
 
 from kubewright.base.errors import CertificateError
 from kubewright.base.records import dataclass
@@ -23,10 +23,15 @@ from kubewright.pki.encoding import pem
 
 MOST_KEYS: Final = 50_000
 """Keys that are remembered, the latest ones: some 10 MB. A node of a large cluster has two, and new ones some times a year."""
+MOST_USES: Final = 16
+"""Signers and users that are remembered of each key: the second one is one too many, and anyone may invent signers."""
 MOST_CREDENTIALS: Final = 4
 """Client certificates that are remembered of each node: a kubelet uses the newest one, or the one before it for a while."""
+MOST_NODES: Final = 50_000
+"""Nodes whose certificates are remembered, those with the latest ones: nodes come and go under ever new names."""
 MOST_COUNTED: Final = 100
 """Requests of a node that are counted."""
+V = TypeVar("V")
 _HOUR: Final = timedelta(hours=1)
 _COUNTED: Final = frozenset({requests.KUBELET_SERVING, requests.CLIENT_KUBELET})
 _Source = tuple[str, str]
@@ -50,14 +55,15 @@ class _Request:
 class RequestHistory:
     """Follows the requests of nodes for serving and client certificates. Keys are remembered after a request is deleted."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, most_nodes: int = MOST_NODES) -> None:
+        self._most_nodes = most_nodes
         self._keys: OrderedDict[bytes, frozenset[tuple[str, str]]] = OrderedDict()
         self._requests: dict[_Source, dict[str, _Request]] = {}
         self._open: dict[_Source, dict[str, _Request]] = {}
         self._sources: dict[str, _Source] = {}
         self._numbers = itertools.count()
-        self._certificates: dict[str, bytes] = {}
-        self._credentials: dict[str, deque[str]] = {}
+        self._certificates: OrderedDict[str, bytes] = OrderedDict()
+        self._credentials: OrderedDict[str, deque[str]] = OrderedDict()
 
     def changed(self, event: WatchEvent) -> None:
         """Note the new state of a request."""
@@ -137,16 +143,25 @@ class RequestHistory:
 
     def _issued(self, csr: SigningRequest) -> None:
         if csr.signer == requests.KUBELET_SERVING and any(one.type == requests.APPROVED and one.reason == REASON for one in csr.conditions):
-            self._certificates[node_of(csr.username)] = csr.certificate
+            self._put(self._certificates, node_of(csr.username), csr.certificate)
         elif csr.signer == requests.CLIENT_KUBELET and (node := node_of(csr.details().common_name)):
             with suppress(CertificateError):
                 der = pem.certificates(csr.certificate, source="the certificate")[0]
-                known = self._credentials.setdefault(node, deque(maxlen=MOST_CREDENTIALS))
+                known = self._credentials.get(node, deque(maxlen=MOST_CREDENTIALS))
+                self._put(self._credentials, node, known)
                 if (fingerprint := hashlib.sha256(der).hexdigest()) not in known:
                     known.append(fingerprint)
 
+    def _put(self, known: OrderedDict[str, V], node: str, value: V) -> None:
+        """Note the latest value of a node; if there are too many nodes, drop the one whose latest value is the oldest."""
+        known[node] = value
+        known.move_to_end(node)
+        while len(known) > self._most_nodes:
+            known.popitem(last=False)
+
     def _remember(self, key: bytes, csr: SigningRequest) -> None:
-        self._keys[key] = self._keys.get(key, frozenset()) | {(csr.signer, csr.username)}
+        known = self._keys.get(key, frozenset())
+        self._keys[key] = known if len(known) >= MOST_USES else known | {(csr.signer, csr.username)}
         self._keys.move_to_end(key)
         while len(self._keys) > MOST_KEYS:
             self._keys.popitem(last=False)
