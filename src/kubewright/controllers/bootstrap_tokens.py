@@ -65,7 +65,7 @@ def signing_tokens(token_secrets: Iterable[Mapping[str, Any]]) -> Iterator[Store
         signs = _value(secret, "usage-bootstrap-signing") == "true"
         yield StoredToken(
             token=BootstrapTokenString(id_, remember(key)),
-            expiration=_value(secret, "expiration"),
+            expiration=_expiration(secret),
             usages=(SIGNING,) if signs else (),
         )
 
@@ -77,7 +77,7 @@ def expiry(secret: Mapping[str, Any], *, now: datetime) -> Delete | LookAgain | 
     """
     if secret.get("type") != secrets.TYPE:
         return Nothing(reason="it is not a bootstrap token")
-    text = _value(secret, "expiration")
+    text = _expiration(secret)
     if not text:
         return Nothing(reason="it does not expire")
     end = secrets.parse_moment(text)
@@ -87,11 +87,16 @@ def expiry(secret: Mapping[str, Any], *, now: datetime) -> Delete | LookAgain | 
     return LookAgain(after=(end - now).total_seconds())
 
 
-def _value(secret: Mapping[str, Any], key: str) -> str:
+def _expiration(secret: Mapping[str, Any]) -> str:
+    """Return when a token expires. Bytes that are not text are no time either, and do not mean that it never expires."""
+    return _value(secret, "expiration", errors="replace")
+
+
+def _value(secret: Mapping[str, Any], key: str, *, errors: str = "strict") -> str:
     """Return one value as text; '' if it is missing or not text."""
     data = secret.get("data")
     value = data.get(key) if isinstance(data, Mapping) else None
     try:
-        return decode_base64(value).decode() if isinstance(value, str) else ""
+        return decode_base64(value).decode(errors=errors) if isinstance(value, str) else ""
     except ValueError:
         return ""

@@ -79,6 +79,7 @@ def test_a_token_with_any_text_signs_as_in_kube_controller_manager():
         secret("abcdefg"),
         secret(expiration=rfc3339(AT)),
         secret(expiration="tomorrow"),
+        secret(expiration=b"2036-01-02T03:04:05Z\xff"),
     ],
 )
 def test_a_token_that_may_not_sign_has_no_signature(found):
@@ -114,6 +115,7 @@ def test_an_empty_text_is_signed():
         (rfc3339(AT + 90 * SECOND), LookAgain(after=90.0)),
         ("garbage", GONE),
         ("2026-01-02 03:04:05Z", GONE),
+        (b"2036-01-02T03:04:05Z\xff", GONE),
     ],
 )
 def test_expired_tokens_are_deleted(expiration, expected):
