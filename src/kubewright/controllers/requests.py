@@ -134,6 +134,8 @@ class ReadRequests:
 
 _READ: Final = ReadRequests(most=1 << 20)
 """Holds about a thousand requests of nodes."""
+_MOST_SECONDS: Final = (1 << 31) - 1
+"""`expirationSeconds` is an int32."""
 _CHARACTERS: Final = 4 * (request_details.LARGEST // 3 + 2)
 """More characters of base64 than this exceed the size limit of a request."""
 
@@ -155,8 +157,8 @@ def is_signed(csr: SigningRequest) -> bool:
 
 
 def read(csr: Mapping[str, Any]) -> SigningRequest:
-    """Read an object of the API. A malformed field counts as missing."""
-    metadata, spec, status = (csr.get(part) or {} for part in ("metadata", "spec", "status"))
+    """Read an object of the API, or of a file. A malformed field counts as missing."""
+    metadata, spec, status = (_map(csr.get(part)) for part in ("metadata", "spec", "status"))
     seconds = spec.get("expirationSeconds")
     return SigningRequest(
         name=str(metadata.get("name") or ""),
@@ -164,11 +166,11 @@ def read(csr: Mapping[str, Any]) -> SigningRequest:
         request=_bytes(spec.get("request"), most=_CHARACTERS),
         username=str(spec.get("username") or ""),
         uid=str(spec.get("uid") or ""),
-        groups=tuple(spec.get("groups") or ()),
-        extra=spec.get("extra") or {},
-        usages=tuple(spec.get("usages") or ()),
-        expiration_seconds=seconds if isinstance(seconds, int) else None,
-        conditions=tuple(_condition(one) for one in status.get("conditions") or ()),
+        groups=_texts(spec.get("groups")),
+        extra={str(name): _texts(values) for name, values in _map(spec.get("extra")).items()},
+        usages=_texts(spec.get("usages")),
+        expiration_seconds=seconds if isinstance(seconds, int) and abs(seconds) <= _MOST_SECONDS else None,
+        conditions=tuple(_condition(one) for one in _list(status.get("conditions")) if isinstance(one, Mapping)),
         certificate=_bytes(status.get("certificate")),
         created=moment(metadata.get("creationTimestamp")),
     )
@@ -188,6 +190,18 @@ def with_certificate(csr: Object, certificate: bytes) -> Object:
 def moment(text: object) -> datetime | None:
     """Parse a time of the API; None for none."""
     return parse_moment(text) if isinstance(text, str) else None
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(one for one in _list(value) if isinstance(one, str))
 
 
 def _condition(found: Mapping[str, Any]) -> Condition:

@@ -164,6 +164,21 @@ def test_a_document_is_explained(tmp_path, capsys):
     assert (found["requester"], found["state"]) == ("system:bootstrap:abcdef", "Approved")
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"metadata": 5, "spec": [], "status": "x"},
+        {"spec": {"request": 5, "groups": 5, "usages": {"a": 1}, "extra": [1], "expirationSeconds": 10**30}},
+        {"spec": {"groups": [5, None], "usages": [["a"]], "extra": {"a": 5}}, "status": {"conditions": 5, "certificate": 5}},
+        {"status": {"conditions": [5, {"type": ["Approved"], "lastUpdateTime": 5}]}},
+    ],
+)
+def test_malformed_fields_of_a_document_count_as_missing(tmp_path, capsys, fields):
+    path = tmp_path / "csr.yaml"
+    path.write_text(yaml.dump({"kind": "CertificateSigningRequest", **fields}))
+    assert explained(capsys, str(path))["state"] in {"Pending", ""}
+
+
 def test_invalid_requests_are_refused(tmp_path, capsys):
     path = tmp_path / "pod.yaml"
     path.write_text("kind: Pod\n")

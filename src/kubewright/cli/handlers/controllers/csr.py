@@ -6,7 +6,7 @@ import base64
 import sys
 from collections.abc import Mapping
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kubewright.apis.node_approval import STRICT
@@ -22,6 +22,7 @@ from kubewright.controllers import explaining, requests
 from kubewright.controllers.requests import CLIENT_KUBELET, KUBELET_SERVING, SigningRequest
 from kubewright.controllers.serving import journal
 from kubewright.controllers.serving.evidence import node_of
+from kubewright.host.filesystem.files import Files
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.pki.requests.csr import NODES
@@ -112,7 +113,7 @@ def _api(parsed: Parsed) -> KubeAPI:
 
 def _from_file(parsed: Parsed, path: Path) -> Mapping[str, Any]:
     """Read a CertificateSigningRequest, or PEM, as if it had been sent with the usages and the signer of the flags."""
-    content = path.read_bytes()
+    content = Files().read(PurePosixPath(path.absolute())) or b""
     if b"-----BEGIN" in content and b"kind:" not in content:
         spec = {
             "request": base64.b64encode(content).decode(),
