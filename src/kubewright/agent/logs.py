@@ -30,7 +30,7 @@ class LogOptions:
         seconds = _number(query, "sinceSeconds", least=1)
         return cls(
             tail=_number(query, "tailLines", least=0),
-            since=_moment(query) if seconds is None else now - timedelta(seconds=seconds),
+            since=_moment(query) if seconds is None else _ago(seconds, now=now),
             follow=_flag(query, "follow"),
             previous=_flag(query, "previous"),
             timestamps=_flag(query, "timestamps"),
@@ -81,6 +81,14 @@ def _number(query: Mapping[str, str], name: str, *, least: int) -> int | None:
     if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) < least:
         raise BadLogRequest(f"{name} must be a whole number of {least} or more")
     return int(text)
+
+
+def _ago(seconds: int, *, now: datetime) -> datetime | None:
+    """Return the time so many seconds ago; None, which is the beginning of the log, if that was before the first year."""
+    try:
+        return now - timedelta(seconds=seconds)
+    except OverflowError:
+        return None
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:

@@ -296,6 +296,11 @@ def test_no_query_causes_another_error(query: dict[str, str]):
         assert error.code == 400
 
 
+@pytest.mark.parametrize("seconds", ["99999999999", "999999999999999999"])
+def test_more_seconds_than_a_log_can_be_old_are_the_whole_log(seconds: str):
+    assert LogOptions.parse({"sinceSeconds": seconds}, now=NOW) == LogOptions()
+
+
 @given(st.lists(st.binary(max_size=5), max_size=6), st.integers(min_value=1, max_value=20))
 def test_a_limit_cuts_at_its_byte(pieces: list[bytes], limit: int):
     async def cut() -> bytes:
