@@ -11,6 +11,8 @@ from typing import Any, Final, TypedDict
 from kubewright.agent.dependencies import Timings
 from kubewright.base.clock import Clock, rfc3339_micro
 from kubewright.base.errors import APIError, Conflict, NotFound
+from kubewright.http.messages import REQUEST_TIMEOUT
+from kubewright.kube.answers import asked_to_wait
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.resources import LEASE, NODE
@@ -126,7 +128,7 @@ class LeaseController:
             await self._update(found)
 
     async def _update(self, found: Object) -> bool:
-        """Try to replace the Lease with a renewed one, several times without waiting.
+        """Try to replace the Lease with a renewed one, several times without waiting, unless the API server asks for it.
 
         A conflict uses up an attempt.
         """
@@ -141,6 +143,7 @@ class LeaseController:
                 found = fresh
             except APIError as error:
                 self._missed(error)  # a failed connection is not reused, so there is nothing to close
+                await asyncio.sleep(asked_to_wait(error, most=REQUEST_TIMEOUT))
             else:
                 return True
         return False
@@ -155,6 +158,7 @@ class LeaseController:
         attempt = 0
         while True:
             attempt += 1
+            asked = 0.0
             try:
                 return await self._api().get(LEASE, self._name, NAMESPACE), False
             except NotFound:
@@ -163,7 +167,8 @@ class LeaseController:
                     return made
             except APIError as error:
                 self._missed(error)
-            await asyncio.sleep(self._timings.lease_backoff(attempt))
+                asked = asked_to_wait(error, most=REQUEST_TIMEOUT)
+            await asyncio.sleep(max(self._timings.lease_backoff(attempt), asked))
 
     async def _create(self) -> tuple[Object | None, bool] | None:
         """Create the Lease. Returns None if that failed and it has to be looked up again."""

@@ -20,6 +20,8 @@ from kubewright.agent.status.snapshot import Snapshot, SnapshotSource, Unchangin
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import AlreadyExists, APIError, Conflict, Forbidden, NotFound, Unauthorized
 from kubewright.base.records import replace
+from kubewright.http.messages import REQUEST_TIMEOUT
+from kubewright.kube.answers import asked_to_wait
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.patches import node_status_patch
@@ -113,7 +115,7 @@ class NodeStatusManager:
     def not_ready(self) -> str:
         """Why the Node is not ready; '' if it is ready or has no such condition."""
         row = find(self.node["status"].get("conditions") or (), READY) if self.node is not None else None
-        return row["message"] if row is not None and row["status"] != "True" else ""
+        return row.get("message", "") if row is not None and row["status"] != "True" else ""
 
     @property
     def pod_cidrs(self) -> tuple[str, ...]:
@@ -210,6 +212,7 @@ class NodeStatusManager:
                 answers += 1
             except APIError as error:
                 self._failed(error)
+                await asyncio.sleep(asked_to_wait(error, most=REQUEST_TIMEOUT))
             if self._fresh or answers == _ANSWERS:
                 return
 

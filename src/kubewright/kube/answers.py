@@ -256,6 +256,14 @@ def worth_retrying(error: Exception) -> bool:
     return isinstance(error, APIError)
 
 
+def asked_to_wait(error: Exception | None, *, most: float) -> float:
+    """Return the seconds for which a server asks to be left alone (Retry-After), at most `most`; 0 if it does not ask.
+
+    A proxy in maintenance may ask for a day.
+    """
+    return min(error.retry_after or 0.0, most) if isinstance(error, StatusError) else 0.0
+
+
 def persist(call: Callable[[], T], *, clock: Clock, within: float = API_CALL_TIMEOUT) -> T:
     """Call until it succeeds; after `within` seconds the last error is raised unchanged."""
     return retry(call, clock=clock, on=worth_retrying, within=within, backoff=PAUSES)

@@ -16,7 +16,7 @@ from fake_controllers import START, Controllers
 from kubewright.agent import leases, registration
 from kubewright.agent.dependencies import Timings
 from kubewright.agent.view import NodePhase
-from kubewright.base.errors import CertificateError, Forbidden, Unauthorized
+from kubewright.base.errors import CertificateError, Forbidden, TooManyRequests, Unauthorized
 from kubewright.base.events import RecordingReporter, State
 from kubewright.kube.credentials import Anonymous, ClientCertificate
 from kubewright.kube.resources import LEASE, NODE
@@ -314,6 +314,23 @@ async def test_five_failed_renewals_are_followed_by_a_read():
         api.fail("update", "leases", times=5)
         await asyncio.sleep(10.5)
     assert [call.verb for call in api.calls[before:] if call.what == "leases"] == ["update"] * 5 + ["get", "update"]
+
+
+async def test_an_overloaded_api_server_gets_heartbeats_when_it_asks_for_them():
+    api = FakeAPI()
+    Controllers(api)
+    async with running(agent_of(api, store=joined())) as agent:
+        await agent.ready.wait()
+        await asyncio.sleep(200)
+        busy = TooManyRequests("busy", code=429, retry_after=3.0)
+        for verb, what in (("update", "leases"), ("get", "leases"), ("patch", "nodes/status"), ("get", "nodes")):
+            api.fail(verb, what, error=busy)
+        before = len(api.calls)
+        await asyncio.sleep(120)
+    for kinds in ({"leases"}, {"nodes", "nodes/status"}):
+        times = [call.at for call in api.calls[before:] if call.what in kinds]
+        assert len(times) >= 5
+        assert all(later - earlier > 2.99 for earlier, later in itertools.pairwise(times))
 
 
 async def test_a_deleted_node_has_no_lease_and_causes_no_storm():

@@ -135,6 +135,12 @@ async def test_retry_after_of_the_server_is_respected() -> None:
     assert script.times[1] - script.times[0] == 3.0
 
 
+async def test_a_server_that_asks_to_wait_for_a_day_is_asked_again_after_a_minute() -> None:
+    script = Script([errors.ServerError("maintenance", code=503, retry_after=86400.0), ([], "5")], [])
+    await take(informer(script).events(), 1)
+    assert script.times[1] - script.times[0] == 60.0
+
+
 async def test_watches_that_end_at_once_do_not_spin() -> None:
     script = Script([([], "5")], [[], [], [], [WatchEvent(EventType.ADDED, pod("a"))]])
     await take(informer(script).events(), 2)

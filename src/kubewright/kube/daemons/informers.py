@@ -13,12 +13,12 @@ from contextlib import aclosing
 from typing import Final
 
 from kubewright.base import unexpected
-from kubewright.base.errors import APIError, Gone, StatusError
+from kubewright.base.errors import APIError, Gone
 from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.wait import Backoff
-from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.answers import EventType, WatchEvent, asked_to_wait
 from kubewright.kube.api import AsyncKubeAPI
-from kubewright.kube.core import Object, identity_of
+from kubewright.kube.core import FROM_CACHE, Object, identity_of
 from kubewright.kube.resources import Resource
 
 Key = tuple[str | None, str]
@@ -27,6 +27,8 @@ Key = tuple[str | None, str]
 BACKOFF: Final = Backoff(first=0.1, factor=2.0, limit=5.0, jitter=0.5)
 _SHORTEST_WATCH: Final = 300
 """Seconds after which the server is asked to end a watch; up to twice as many, as client-go does."""
+_LONGEST_WAIT: Final = 60.0
+"""Seconds for which a server that asks to wait is left alone at most."""
 _HASTY: Final = 1.0
 """Seconds; a watch that ends sooner without any event is not reopened at once."""
 
@@ -98,7 +100,7 @@ class Informer:
                 self._version, odd = "", True
                 unexpected.report(f"a watch of {self._resource.plural}", caught)
             if odd or error is not None or (not told and asyncio.get_running_loop().time() - started < _HASTY):
-                await asyncio.sleep(max(next(pauses), _asked_to_wait(error)))
+                await asyncio.sleep(max(next(pauses), asked_to_wait(error, most=_LONGEST_WAIT)))
 
     async def _turn(self) -> AsyncGenerator[WatchEvent, None]:
         """List if that is needed, then watch until the watch ends."""
@@ -108,7 +110,7 @@ class Informer:
                 self._namespace,
                 label_selector=self._labels,
                 field_selector=self._fields,
-                resource_version="0" if self._from_cache else "",
+                resource_version=FROM_CACHE if self._from_cache else "",
             )
             for event in self._differences(items):
                 yield event
@@ -156,7 +158,3 @@ def _key(obj: Object) -> Key:
 def _stamp(obj: Object) -> tuple[object, object]:
     about = obj.get("metadata") or {}
     return about.get("uid"), about.get("resourceVersion")
-
-
-def _asked_to_wait(error: APIError | None) -> float:
-    return (error.retry_after or 0.0) if isinstance(error, StatusError) else 0.0
