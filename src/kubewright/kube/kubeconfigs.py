@@ -9,7 +9,7 @@ What client-go does, and where we differ:
 | no certificate authority | the host's own trust | an error when connecting: a cluster's CA is always its own |
 | exec, auth-provider | run, if compiled in | refused, unless the caller brings something that runs them |
 | username and password | sent as basic authentication | refused: no API server takes it since 1.19 |
-| token and tokenFile | the file's content, read again each minute | the file's content, read once |
+| token and tokenFile | the file's content, read again each minute | the file's content; daemons read it again (`daemons.identities`) |
 | several files in $KUBECONFIG | merged | the first that exists, as kubeadm's `token` does |
 """
 

@@ -141,6 +141,28 @@ async def test_machines_are_listed_once_for_many_questions_and_not_at_all_if_the
     assert found.answers == (Answer(source="machines", problem="broken"),)
 
 
+@pytest.mark.asyncio
+@pytest.mark.looptime
+async def test_machines_are_listed_with_the_present_credentials_of_the_kubeconfig():
+    api, used = FakeAPI(), []
+
+    def connect(access: Access) -> FakeClient:
+        used.append(access.identity)
+        return FakeClient(api, access)
+
+    path = PurePosixPath("/management.conf")
+    files = {path: KUBECONFIG.encode()}
+    fetcher = Fetcher(policy(MACHINES), Tools(read=files.get, connect=connect))
+    await fetcher.fetch(ASKED)
+    files[path] = KUBECONFIG.replace("token: ", "token: new-").encode()
+    await fetcher.fetch(ASKED)
+    assert len(used) == 1
+    await asyncio.sleep(11)
+    await fetcher.fetch(ASKED)
+    assert [identity.token.startswith("new-") for identity in used] == [False, True]
+    await fetcher.close()
+
+
 def test_a_source_whose_files_are_missing_or_broken_cannot_be_opened():
     with pytest.raises(KubewrightError, match=r"/management\.conf"):
         Fetcher(policy(MACHINES), Tools(read=lambda _: None))

@@ -1,8 +1,6 @@
-"""The service account of our own pod: where it is found, errors in it, and that a new token is used."""
+"""The service account of our own pod: where it is found, and errors in it."""
 
 from __future__ import annotations
-
-import asyncio
 
 import pytest
 
@@ -52,27 +50,3 @@ def test_an_incomplete_service_account_is_refused(changes):
     with pytest.raises(CertificateError) as error:
         in_cluster.in_cluster_access(POD, read=files(**changes).get)
     assert "automountServiceAccountToken" in error.value.remedy
-
-
-class Client:
-    def __init__(self) -> None:
-        self.identities: list[tuple[float, str]] = []
-
-    async def set_identity(self, identity) -> None:
-        self.identities.append((asyncio.get_running_loop().time(), identity.token))
-
-
-@pytest.mark.looptime
-async def test_a_new_token_is_used_within_a_minute_and_a_broken_file_keeps_the_old_one():
-    content = files()
-    clients = [Client(), Client()]
-    task = asyncio.create_task(in_cluster.keep_token(clients, BearerToken("aaa.bbb.ccc"), read=content.get))
-    await asyncio.sleep(130)
-    assert clients[0].identities == []
-    content[TOKEN] = b""
-    await asyncio.sleep(60)
-    assert clients[0].identities == []
-    content[TOKEN] = b"new"
-    await asyncio.sleep(120)
-    assert [client.identities for client in clients] == [[(240.0, "new")]] * 2
-    task.cancel()

@@ -1,39 +1,26 @@
 """The credentials of the pod in which this process runs.
 
 They are the service account that the kubelet mounts (client-go v0.36: rest.InClusterConfig). The kubelet writes a new
-token long before the old one expires. As in client-go, the file is read again each minute; if it is unreadable or
-empty, the old token stays in use.
+token long before the old one expires.
 """
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import Final, Protocol
+from typing import Final
 
 from kubewright.base.errors import CertificateError, UsageError
 from kubewright.base.masking import remember_token
-from kubewright.kube.credentials import Access, BearerToken, Identity
-
-_log = logging.getLogger(__name__)
+from kubewright.kube.credentials import Access, BearerToken
+from kubewright.kube.daemons import identities
+from kubewright.kube.daemons.identities import Client
 
 ReadFile = Callable[[PurePosixPath], bytes | None]
 DIRECTORY: Final = PurePosixPath("/var/run/secrets/kubernetes.io/serviceaccount")
 TOKEN: Final = DIRECTORY / "token"
 AUTHORITY: Final = DIRECTORY / "ca.crt"
-REREAD: Final = 60.0
-"""Seconds between two reads of the token."""
-
-
-class Client(Protocol):
-    """A client whose identity can be replaced: `AsyncKubeClient`."""
-
-    async def set_identity(self, identity: Identity) -> None:
-        """Use another identity from now on."""
-        ...
 
 
 def is_in_cluster(environment: Mapping[str, str]) -> bool:
@@ -54,31 +41,22 @@ def in_cluster_access(environment: Mapping[str, str], *, read: ReadFile) -> Acce
             remedy="name a kubeconfig with --kubeconfig",
         )
     token = _token(read)
-    if token is None:
-        raise CertificateError(f"{TOKEN} is missing or empty", remedy="the pod needs automountServiceAccountToken: true")
     authority = read(AUTHORITY)
     if not authority:
         raise CertificateError(f"{AUTHORITY} is missing or empty", remedy="the pod needs automountServiceAccountToken: true")
     return Access(server=f"https://{_joined(host, port)}", ca_pem=authority, identity=token)
 
 
-async def keep_token(clients: Sequence[Client], known: Identity, *, read: ReadFile) -> None:
-    """Pass each new token in the file to the clients, until cancelled. `known` is the token that they have."""
-    while True:
-        await asyncio.sleep(REREAD)
-        found = _token(read)
-        if found is None:
-            _log.warning("%s cannot be read: the old token is kept", TOKEN)
-        elif found != known:
-            for client in clients:
-                await client.set_identity(found)
-            known = found
-            _log.info("%s was read again", TOKEN)
+async def keep_token(clients: Sequence[Client], known: Access, *, read: ReadFile) -> None:
+    """Pass each new token in the file to the clients, until cancelled. `known` is the access that they have."""
+    await identities.keep(clients, known, source=TOKEN, read=lambda: _token(read))
 
 
-def _token(read: ReadFile) -> BearerToken | None:
+def _token(read: ReadFile) -> BearerToken:
     content = (read(TOKEN) or b"").decode("utf-8", "replace").strip()
-    return BearerToken(remember_token(content)) if content and content.isascii() and content.isprintable() and " " not in content else None
+    if not content or not content.isascii() or not content.isprintable() or " " in content:
+        raise CertificateError(f"{TOKEN} is missing or empty", remedy="the pod needs automountServiceAccountToken: true")
+    return BearerToken(remember_token(content))
 
 
 def _joined(host: str, port: str) -> str:

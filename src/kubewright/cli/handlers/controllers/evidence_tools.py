@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from kubewright.controllers.serving.sources.asking import Look, Tools
 from kubewright.host.filesystem.files import Files
 from kubewright.http.proxies import Proxies
 from kubewright.kube.client import AsyncKubeClient
+from kubewright.kube.daemons.identities import Renewal
 from kubewright.kube.kubeconfigs import load_access
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ class HubRecords:
     def __init__(self, source: JoinRecordsSource) -> None:
         from kubewright.enrollment.state.store_thread import StoreThread  # only policies with join records need it
 
-        store = _opened(source)
+        store, self._renew = _opened(source)
         if source.cluster not in {one.name for one in store.clusters()}:
             store.close()
             raise UsageError(f"the hub has no cluster {source.cluster}", remedy="name one that `kubewright hub cluster list` shows")
@@ -43,11 +45,11 @@ class HubRecords:
         self._store = StoreThread(store)
 
     async def version(self) -> int:
-        return await self._store.ask(lambda store: store.version())
+        return await self._store.ask(lambda store: self._current(store).version())
 
     async def look_up(self, node: str, names: frozenset[str]) -> Look:
         def work(store: HubStore) -> Look:
-            version = store.version()  # first: it reads what the hub has written since
+            version = self._current(store).version()  # first: it reads what the hub has written since
             return Look(version=version, record=store.record(self._cluster, node), owners=store.owners(self._cluster, sorted(names)))
 
         return await self._store.ask(work)
@@ -55,8 +57,14 @@ class HubRecords:
     async def close(self) -> None:
         self._store.close()
 
+    def _current(self, store: HubStore) -> HubStore:
+        """Return the state, which uses the present credentials."""
+        self._renew()
+        return store
 
-def _opened(source: JoinRecordsSource) -> HubStore:
+
+def _opened(source: JoinRecordsSource) -> tuple[HubStore, Callable[[], None]]:
+    """Open the state of a hub. Also return a function that renews the credentials for reading it."""
     from kubewright.cli.handlers.hub import state_key
 
     key = state_key.read(machine.host(), PurePosixPath(source.key_file), os.environ, fresh=False).content
@@ -66,9 +74,12 @@ def _opened(source: JoinRecordsSource) -> HubStore:
 
         if not Path(source.state).is_file():
             raise HostError(f"{source.state} does not exist", remedy="name the state of the hub")
-        return SQLiteStore(Path(source.state), key=key, random=SystemRandom())
+        return SQLiteStore(Path(source.state), key=key, random=SystemRandom()), lambda: None
     from kubewright.enrollment.state.secret_store import SecretStore
 
-    client = cluster_access.client(load_access(PurePosixPath(source.state_kubeconfig), read=Files().read))
+    path, read = PurePosixPath(source.state_kubeconfig), Files().read
+    access = load_access(path, read=read)
+    client = cluster_access.client(access)
     namespace, _, name = rest.partition("/")
-    return SecretStore(client, namespace=namespace, name=name, key=key, random=SystemRandom())
+    store = SecretStore(client, namespace=namespace, name=name, key=key, random=SystemRandom())
+    return store, Renewal(client, access, path, read=read)

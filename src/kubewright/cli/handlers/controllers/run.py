@@ -30,7 +30,7 @@ from kubewright.host.filesystem.files import Files
 from kubewright.host.notify import Notifier
 from kubewright.http.proxies import Proxies
 from kubewright.kube.client import AsyncKubeClient
-from kubewright.kube.daemons import in_cluster
+from kubewright.kube.daemons import identities, in_cluster
 from kubewright.kube.kubeconfigs import load_access
 
 CONFIG: Final = FlagDocument(
@@ -139,8 +139,10 @@ async def _serve(parsed: Parsed, chosen: Options) -> int:
     async def beside() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(keep_told(notifier, ready=lambda: manager.synced, status=status), name="service manager")
-            if not named:
-                group.create_task(in_cluster.keep_token((api,), access.identity, read=files.read), name="token")
+            if named:
+                group.create_task(identities.keep_kubeconfig((api,), access, path, read=files.read), name="credentials")
+            else:
+                group.create_task(in_cluster.keep_token((api,), access, read=files.read), name="credentials")
 
     try:
         await until_stopped(manager.run, beside=beside, stopping=notifier.stopping)

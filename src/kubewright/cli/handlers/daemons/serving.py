@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
@@ -21,6 +21,7 @@ from kubewright.host.filesystem.files import Files
 from kubewright.http.proxies import Proxies
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.client import AsyncKubeClient
+from kubewright.kube.daemons import identities
 from kubewright.kube.daemons.delegation import DelegatedAuthorizer
 from kubewright.kube.daemons.limiting import LimitedKube
 from kubewright.kube.daemons.queueing import TokenBucket
@@ -40,45 +41,56 @@ async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metri
     for authorization.
     """
     port = parsed.number("secure-port")
-    clients = [] if not port else [_client(parsed.text(f"{name}-kubeconfig"), files) for name in ("authentication", "authorization")]
+    reviewers = ("authentication", "authorization")
+    named = {name: _named(path, files) for name in reviewers if port and (path := absolute(parsed.text(f"{name}-kubeconfig")))}
 
     async def close() -> None:
-        for client in clients:
-            if client is not None:
-                await client.close()
+        for one in named.values():
+            await one.api.close()
 
     if not port:
         return close
     from kubewright.kube import health  # aiohttp takes 0.2 s: a daemon without a server starts without it
     from kubewright.kube.daemons.serving_identity import ClusterAuthorities, ServingIdentity
 
-    authentication, authorization = (client or own for client in clients)
+    authentication, authorization = (named[name].api if name in named else own for name in reviewers)
     authorizer = DelegatedAuthorizer(authentication=authentication, authorization=authorization)
     known = ClusterAuthorities(authentication) if authentication is not None else None
     context = ServingIdentity(_shown(parsed, files), client_ca=known).context()
     server = await health.serve_health(
         host=parsed.text("bind-address"), port=port, context=context, ready=ready, metrics=metrics, authorizer=authorizer
     )
-    looking: asyncio.Task[None] | None = None
+    work: dict[str, Callable[[], Awaitable[None]]] = {f"credentials for {name}": one.keep for name, one in named.items()}
     if known is not None:
-        looking = asyncio.create_task(keep_running("authorities of clients", known.run, expected=()), name="authorities of clients")
+        work["authorities of clients"] = known.run
+    tasks = [asyncio.create_task(keep_running(name, run, expected=()), name=name) for name, run in work.items()]
 
     async def stop() -> None:
-        if looking is not None:
-            looking.cancel()
-            await asyncio.wait([looking])
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await server.stop()
         await close()
 
     return stop
 
 
-def _client(path: str, files: Files) -> AsyncKubeAPI | None:
+class _Named(NamedTuple):
+    """The client of a kubeconfig, and the function that keeps its credentials current."""
+
+    api: AsyncKubeAPI
+    keep: Callable[[], Awaitable[None]]
+
+
+def _named(path: str, files: Files) -> _Named:
     """Return a client limited to the rate of the API server's own delegated options (200 a second), in case clients invent tokens."""
-    if not path:
-        return None
-    access = load_access(PurePosixPath(absolute(path)), read=files.read)
-    return LimitedKube(AsyncKubeClient(access, proxies=Proxies.from_environment(os.environ)), TokenBucket(rate=200, burst=400))
+    source = PurePosixPath(path)
+    access = load_access(source, read=files.read)
+    client = AsyncKubeClient(access, proxies=Proxies.from_environment(os.environ))
+    return _Named(
+        LimitedKube(client, TokenBucket(rate=200, burst=400)),
+        lambda: identities.keep_kubeconfig((client,), access, source, read=files.read),
+    )
 
 
 def _shown(parsed: Parsed, files: Files) -> Shown:

@@ -21,7 +21,7 @@ from kubewright.host.locks import Lock
 from kubewright.http.proxies import Proxies
 from kubewright.kube.client import AsyncKubeClient, KubeClient
 from kubewright.kube.credentials import Access, Identity
-from kubewright.kube.daemons import in_cluster
+from kubewright.kube.daemons import identities, in_cluster
 from kubewright.kube.daemons.electing import Election, LeaderElector
 from kubewright.kube.resources import LEASE
 
@@ -88,15 +88,17 @@ class FileLock:
 class SecretsElection:
     """For a state in Secrets: a Lease next to them, with the same name.
 
-    `store` is the client of the state. With `in_pod`, `access` is that of the pod in which this process runs, and
-    both clients get each new token.
+    `store` is the client of the state, and `access` that of `kubeconfig`, or without one that of the pod in which this
+    process runs. Both clients get its new credentials.
     """
 
-    def __init__(self, election: Election | None, *, name: str, namespace: str, access: Access, in_pod: bool, store: KubeClient) -> None:
+    def __init__(
+        self, election: Election | None, *, name: str, namespace: str, access: Access, kubeconfig: PurePosixPath | None, store: KubeClient
+    ) -> None:
         self._name = name
         self._namespace = namespace
         self._access = access
-        self._in_pod = in_pod
+        self._kubeconfig = kubeconfig
         self._store = store
         random = SystemRandom()
         self._api = AsyncKubeClient(access, proxies=Proxies.from_environment(os.environ))
@@ -135,9 +137,11 @@ class SecretsElection:
             return
 
     async def beside(self) -> None:
-        if self._in_pod:
-            clients = (self._api, _Synchronous(self._store))
-            await in_cluster.keep_token(clients, self._access.identity, read=Files().read)
+        clients = (self._api, _Synchronous(self._store))
+        if self._kubeconfig is None:
+            await in_cluster.keep_token(clients, self._access, read=Files().read)
+        else:
+            await identities.keep_kubeconfig(clients, self._access, self._kubeconfig, read=Files().read)
 
     async def close(self) -> None:
         await self._api.close()

@@ -143,13 +143,13 @@ class SecretsState:
     def lead(self, elect: Callable[[str, str], Election | None]) -> Leading:
         from kubewright.cli.handlers.hub.leading import SecretsElection  # commands do not need it
 
-        in_pod = not self._options.state_kubeconfig
+        kubeconfig = self._options.state_kubeconfig
         return SecretsElection(
             elect(self._name, self._namespace),
             name=self._name,
             namespace=self._namespace,
             access=self._access,
-            in_pod=in_pod,
+            kubeconfig=PurePosixPath(kubeconfig) if kubeconfig else None,
             store=self._client,
         )
 

@@ -62,7 +62,10 @@ class Machines:
         self._resource = resources.named("Machine", api_version=source.api_version)
         self._namespace = source.namespace
         self._selector = f"{_CLUSTER}={source.cluster}" if source.cluster else ""
-        self._api = tools.connect(load_access(PurePosixPath(source.kubeconfig), read=tools.read))
+        self._kubeconfig = PurePosixPath(source.kubeconfig)
+        self._tools = tools
+        self._access = load_access(self._kubeconfig, read=tools.read)
+        self._api = tools.connect(self._access)
         self._index: MachineIndex | None = None
         self._read_at = 0.0
         self._lock = asyncio.Lock()
@@ -75,6 +78,7 @@ class Machines:
             now = asyncio.get_running_loop().time()
             if self._index is None or now - self._read_at > FRESH:
                 self._index = None  # a list that cannot be read now is not replaced by an old one
+                await self._reconnect()
                 self._index = MachineIndex(await self._api.list(self._resource, self._namespace, label_selector=self._selector))
                 self._read_at = now
             index = self._index
@@ -82,6 +86,13 @@ class Machines:
 
     async def close(self) -> None:
         await self._api.close()
+
+    async def _reconnect(self) -> None:
+        """Use the kubeconfig as it is now: its token or certificate may have been renewed."""
+        access = load_access(self._kubeconfig, read=self._tools.read)
+        if access != self._access:
+            await self._api.close()
+            self._access, self._api = access, self._tools.connect(access)
 
 
 def _nodes(machine: Object, names: frozenset[str]) -> frozenset[str]:
