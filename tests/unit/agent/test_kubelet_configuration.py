@@ -10,6 +10,7 @@ import pytest
 from kubewright.agent.configuration import fields, flags, options, reading
 from kubewright.agent.configuration.kubelet_api import openssl_cipher
 from kubewright.agent.configuration.options import NO_PODS, UNINITIALIZED, AgentOptions, Own
+from kubewright.agent.status import resources
 from kubewright.apis.kubelet import KUBELET
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, KubewrightError, UsageError, ValidationError
@@ -95,6 +96,13 @@ NEEDED = {
 
 def facts(found: AgentOptions) -> Any:
     return found.facts(MACHINE, storage=100 * GIB)
+
+
+def test_a_node_that_does_not_isolate_local_storage_reports_none():
+    found = facts(chosen("localStorageCapacityIsolation: false"))
+    assert not found.isolates_storage
+    for amounts in (resources.capacity(found.profile), resources.allocatable(found.profile)):
+        assert sorted(amounts) == ["cpu", "hugepages-2Mi", "memory", "pods"]
 
 
 @pytest.mark.parametrize("name", sorted(fields.HONOURED))

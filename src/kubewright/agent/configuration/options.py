@@ -86,10 +86,11 @@ class AgentOptions:
         `storage` is the size of the file system that holds the root directory.
         """
         kubelet = self.kubelet
+        isolates_storage = _or(kubelet["localStorageCapacityIsolation"], True)
         given = tuple((one["key"], one["value"], one["effect"]) for one in kubelet["registerWithTaints"] or ())
         return NodeFacts(
             name=self.name,
-            profile=_profile(kubelet, machine, storage=storage),
+            profile=_profile(kubelet, machine, storage=storage if isolates_storage else 0),
             addresses=(),
             kubelet_port=kubelet["port"],
             labels=self.labels,
@@ -100,7 +101,7 @@ class AgentOptions:
             needs_pod_range=False,
             external_cloud=self.external_cloud,
             node_ips=self.looks.node_ips,
-            isolates_storage=_or(kubelet["localStorageCapacityIsolation"], True),
+            isolates_storage=isolates_storage,
         )
 
 

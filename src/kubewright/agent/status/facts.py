@@ -131,6 +131,7 @@ class MachineProfile:
     cpu_millis: int
     memory: int
     ephemeral_storage: int
+    """0 if the node does not isolate local storage, and so does not report it (kubelet: pkg/kubelet/cm, GetCapacity)."""
     operating_system: str = "linux"
     machine_id: str = ""
     system_uuid: str = ""

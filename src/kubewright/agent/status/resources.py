@@ -53,10 +53,10 @@ def pods(profile: MachineProfile) -> int:
 
 def reservation(profile: MachineProfile) -> dict[str, int]:
     """Return what is withheld from pods: millicores for cpu, bytes for the others."""
-    amounts = dict(profile.reserved)
+    amounts, machine = dict(profile.reserved), _machine(profile)
     for signal, resource in _EVICTION_RESOURCES.items():
-        if threshold := profile.hard_eviction.get(signal):
-            amounts[resource] = amounts.get(resource, 0) + eviction_amount(threshold, _machine(profile)[resource])
+        if resource in machine and (threshold := profile.hard_eviction.get(signal)):
+            amounts[resource] = amounts.get(resource, 0) + eviction_amount(threshold, machine[resource])
     return amounts
 
 
@@ -69,7 +69,8 @@ def same_amounts(left: Mapping[str, str], right: Mapping[str, str]) -> bool:
 
 def _machine(profile: MachineProfile) -> dict[str, int]:
     huge = {f"{_HUGE}{size}": amount for size, amount in profile.huge_pages.items()}
-    return {"cpu": profile.cpu_millis, "memory": profile.memory, "ephemeral-storage": profile.ephemeral_storage, **huge}
+    storage = {"ephemeral-storage": profile.ephemeral_storage} if profile.ephemeral_storage else {}
+    return {"cpu": profile.cpu_millis, "memory": profile.memory, **storage, **huge}
 
 
 def _texts(amounts: Mapping[str, int]) -> dict[str, str]:
