@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, StatusError
 from kubewright.base.records import dataclass, replace
 from kubewright.kube.api import AsyncKubeAPI
@@ -72,21 +73,24 @@ class Refused(StatusError):
 class Callers:
     """Authenticates and authorizes the callers of the kubelet API."""
 
-    def __init__(self, rules: AccessRules) -> None:
+    def __init__(self, rules: AccessRules, clock: Clock) -> None:
         self._rules = rules
+        self._clock = clock
         self._tokens = TokenReviews(remembered=rules.token_seconds)
         self._rights = AccessReviews(allowed=rules.allowed_seconds, denied=rules.denied_seconds)
 
     async def user(self, request: Request, api: AsyncKubeAPI | None) -> User:
         """Return the user who calls. Raises Refused with 401."""
-        if request.peer is not None and request.peer.common_name:
-            return user_of_certificate(request.peer)
+        peer = request.peer
+        expired = peer is not None and peer.has_expired(self._clock.now())
+        if peer is not None and peer.common_name and not expired:
+            return user_of_certificate(peer)
         token = bearer_token(request.headers.get("authorization", ""))
         if token and self._rules.tokens:
             found = await self._owner(token, api)
             if found is not None:
                 return found
-        if token or not self._rules.anonymous:
+        if token or expired or not self._rules.anonymous:
             raise Refused("Unauthorized", code=401)
         return ANONYMOUS
 

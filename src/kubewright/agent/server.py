@@ -88,10 +88,10 @@ class KubeletServer:
         self._agents = agents
         self._client_ca_pem = client_ca_pem
         self._identity = identity
-        self._callers = Callers(rules or AccessRules())
+        self._clock = clock or SystemClock()
+        self._callers = Callers(rules or AccessRules(), self._clock)
         self._contents = contents or Contents()
         self._logs = logs
-        self._clock = clock or SystemClock()
         self._random = random or SystemRandom()
         self._server: Server | None = None
 

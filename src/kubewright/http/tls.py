@@ -18,6 +18,7 @@ import os
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -57,6 +58,12 @@ class Peer:
     common_name: str
     organizations: tuple[str, ...]
     der: bytes
+    expires: float
+    """When the certificate expires, in seconds since 1970; 0 if it is not known."""
+
+    def has_expired(self, now: datetime) -> bool:
+        """Whether the certificate has expired since the handshake: connections may last for days."""
+        return now.timestamp() > self.expires
 
 
 def client_context(
@@ -222,7 +229,15 @@ def peer_of(connection: ssl.SSLObject | ssl.SSLSocket | None) -> Peer | None:
         common_name=common[-1] if common else "",
         organizations=tuple(value for key, value in pairs if key == "organizationName"),
         der=der,
+        expires=_seconds(subject.get("notAfter")),
     )
+
+
+def _seconds(moment: object) -> float:
+    try:
+        return float(ssl.cert_time_to_seconds(moment)) if isinstance(moment, str) else 0.0
+    except ValueError:
+        return 0.0
 
 
 def _names(subject: object) -> tuple[tuple[tuple[str, str], ...], ...]:

@@ -24,6 +24,7 @@ from kubewright.agent.server import Contents, KubeletServer
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import ServerError
 from kubewright.base.randomness import SeededRandom
+from kubewright.base.records import replace
 from kubewright.http import lean, loop, tls
 from kubewright.http.failures import NoAnswer
 from kubewright.http.messages import Response
@@ -35,8 +36,11 @@ from kubewright.pki import certificates
 from kubewright.pki.keys import Algorithm
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-API_SERVER = Peer(common_name="kube-apiserver-kubelet-client", organizations=("kubeadm:cluster-admins",), der=b"der of the API server's")
-SOMEBODY = Peer(common_name="somebody", organizations=("people",), der=b"der of somebody's")
+LATER = (NOW + timedelta(days=1)).timestamp()
+API_SERVER = Peer(
+    common_name="kube-apiserver-kubelet-client", organizations=("kubeadm:cluster-admins",), der=b"der of the API server's", expires=LATER
+)
+SOMEBODY = Peer(common_name="somebody", organizations=("people",), der=b"der of somebody's", expires=LATER)
 
 
 class Reviews:
@@ -188,7 +192,7 @@ def test_every_client_is_authorized_by_the_api_server(peer: Peer):
 def test_a_common_name_alone_gives_no_access(path: str):
     """Any signer of the cluster may have issued a certificate with the API server's name: RBAC decides what its holder may do."""
     agent = Agent("node-1", [pod()])
-    peer = Peer(common_name="kube-apiserver-kubelet-client", organizations=(), der=b"der")
+    peer = replace(API_SERVER, organizations=())
     assert ask(server(agent), path, peer=peer)[0] == 403
     assert len(agent.client.asked) >= 1
 
@@ -210,8 +214,16 @@ def test_all_clients_are_refused_while_the_api_server_is_unreachable(client: Any
 
 
 def test_a_certificate_without_a_name_is_rejected():
-    peer = Peer(common_name="", organizations=("system:masters",), der=b"")
+    peer = replace(SOMEBODY, common_name="", organizations=("system:masters",))
     assert ask(server(Agent("node-1", [], client=Reviews("pods"))), "/pods", peer=peer) == (401, b"Unauthorized\n")
+
+
+def test_a_certificate_that_has_expired_since_the_handshake_is_rejected():
+    agent, rules = Agent("node-1", [], client=Reviews("pods")), AccessRules(tokens=True, anonymous=True)
+    for expires, status in ((NOW.timestamp(), 200), (NOW.timestamp() - 1, 401)):
+        assert ask(server(agent, rules=rules), "/pods", peer=replace(SOMEBODY, expires=expires))[0] == status
+    expired = replace(SOMEBODY, expires=NOW.timestamp() - 1)
+    assert ask(server(agent, rules=rules), "/pods", peer=expired, token="good")[0] == 200
 
 
 def test_only_nodes_that_the_client_may_access_are_listed():
@@ -284,6 +296,11 @@ def test_a_wrong_parameter_is_reported(query: dict[str, str]):
         LogOptions.parse(query, now=NOW)
 
 
+@pytest.mark.parametrize("seconds", ["99999999999", "999999999999999999"])
+def test_more_seconds_than_a_log_can_be_old_are_the_whole_log(seconds: str):
+    assert LogOptions.parse({"sinceSeconds": seconds}, now=NOW) == LogOptions()
+
+
 def test_a_time_can_be_given_as_timestamp():
     assert LogOptions.parse({"sinceTime": "2026-01-02T03:00:00Z"}, now=NOW).since == datetime(2026, 1, 2, 3, tzinfo=UTC)
 
@@ -294,11 +311,6 @@ def test_no_query_causes_another_error(query: dict[str, str]):
         LogOptions.parse(query, now=NOW)
     except BadLogRequest as error:
         assert error.code == 400
-
-
-@pytest.mark.parametrize("seconds", ["99999999999", "999999999999999999"])
-def test_more_seconds_than_a_log_can_be_old_are_the_whole_log(seconds: str):
-    assert LogOptions.parse({"sinceSeconds": seconds}, now=NOW) == LogOptions()
 
 
 @given(st.lists(st.binary(max_size=5), max_size=6), st.integers(min_value=1, max_value=20))

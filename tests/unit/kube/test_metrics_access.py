@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
+from kubewright.base.clock import Clock, FakeClock
 from kubewright.base.errors import APIError, NotFound, ServerError
 from kubewright.base.randomness import SeededRandom
 from kubewright.http.failures import NoAnswer
@@ -88,9 +89,12 @@ async def serve(
     ready: str = "",
     shown: ssl.SSLContext | None = None,
     cluster: Cluster | None = None,
+    clock: Clock | None = None,
 ) -> Serving:
     cluster = cluster or Cluster()
-    authorizer = DelegatedAuthorizer(authentication=cluster if authentication else None, authorization=cluster if authorization else None)
+    authorizer = DelegatedAuthorizer(
+        authentication=cluster if authentication else None, authorization=cluster if authorization else None, clock=clock
+    )
     registry = Registry()
     registry.counter("things_total", "Things.").add()
     server = await health.serve_health(
@@ -180,6 +184,18 @@ async def test_a_client_certificate_of_the_cluster_authenticates(context, name, 
     )
     assert (await serving.get("/metrics"))[0] == status
     assert serving.cluster.asked == ([] if "system:masters" in groups else ["SubjectAccessReview"])
+    await serving.close()
+
+
+async def test_a_client_certificate_does_not_authenticate_after_it_has_expired():
+    pki, cluster, clock = trustme.CA(), Cluster(), FakeClock(datetime.now(UTC))
+    own = certificates.pair_of(*own_pair(name="a", algorithm=Algorithm.ECDSA_P256, now=NOW, random=SeededRandom(1)), source="own")
+    identity = ServingIdentity(lambda: own, client_ca=pki.cert_pem.bytes).context()
+    serving = await serve(identity, cluster=cluster, shown=client_of(pki, "admin", ("system:masters",)), clock=clock)
+    assert (await serving.get("/metrics"))[0] == 200
+    clock.advance(2 * 3600)
+    assert (await serving.get("/metrics"))[0] == 401
+    assert (await serving.get("/metrics", "prometheus-token"))[0] == 200
     await serving.close()
 
 

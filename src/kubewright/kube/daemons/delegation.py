@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import APIError, Forbidden, ServerError, Unauthorized
 from kubewright.base.records import dataclass
 from kubewright.kube.api import AsyncKubeAPI
@@ -97,9 +98,10 @@ def bearer_token(authorization: str) -> str:
 class DelegatedAuthorizer:
     """Asks one cluster. Without `authentication` tokens are not accepted, without `authorization` only system:masters has access."""
 
-    def __init__(self, *, authentication: AsyncKubeAPI | None, authorization: AsyncKubeAPI | None) -> None:
+    def __init__(self, *, authentication: AsyncKubeAPI | None, authorization: AsyncKubeAPI | None, clock: Clock | None = None) -> None:
         self._authentication = authentication
         self._authorization = authorization
+        self._clock = clock or SystemClock()
         self._tokens = TokenReviews()
         self._rights = AccessReviews()
 
@@ -110,11 +112,13 @@ class DelegatedAuthorizer:
         cannot be determined.
         """
         user: User | None
-        if peer is not None and peer.common_name:
+        expired = peer is not None and peer.has_expired(self._clock.now())
+        if peer is not None and peer.common_name and not expired:
             user = user_of_certificate(peer)
+        elif token := bearer_token(authorization):
+            user = await self._user(token)
         else:
-            token = bearer_token(authorization)
-            user = await self._user(token) if token else ANONYMOUS
+            user = ANONYMOUS if not expired else None
         if user is None:
             raise Unauthorized("Unauthorized", code=401)
         if _MASTERS not in user.groups and not await self._may(user, verb=verb, path=path):
