@@ -186,6 +186,13 @@ def test_a_slow_container_gets_no_more_than_its_grace_period():
     assert decide(deleting(running(), grace=120), after=1, rules=rules) == Wait(NOW + timedelta(seconds=60))
 
 
+@pytest.mark.parametrize("grace", [10**11, 2**63 - 1])
+def test_a_pod_with_an_enormous_grace_period_ends(grace):
+    subject = deleting(running())
+    subject["metadata"]["deletionGracePeriodSeconds"] = grace
+    assert isinstance(decide(subject), Write)
+
+
 def test_a_pod_that_is_deleted_before_it_started_has_failed():
     subject = deleting(pod())
     ended = after(subject, decide(subject, addresses=()))

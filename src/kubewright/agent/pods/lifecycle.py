@@ -8,6 +8,7 @@ docs/compat/kubelet.md lists what the simulation leaves out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -135,10 +136,11 @@ def _end(pod: Mapping[str, Any], *, now: datetime, rules: SimulationRules) -> Po
     grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
     if is_over(pod):
         return Delete() if grace else Nothing()  # without a grace period the API deletes it once no finalizer is left
-    asked = datetime.fromisoformat(metadata["deletionTimestamp"]) - timedelta(seconds=grace)
-    stopped = asked + timedelta(seconds=min(grace, rules.stop_within))
-    if now < stopped:
-        return Wait(stopped)
+    with suppress(OverflowError):  # the API has no limit for grace periods, and its own times overflow
+        asked = datetime.fromisoformat(metadata["deletionTimestamp"]) - timedelta(seconds=grace)
+        stopped = asked + timedelta(seconds=min(grace, rules.stop_within))
+        if now < stopped:
+            return Wait(stopped)
     return Write(podstatus.stopped(pod, now=rfc3339(now), well=not runs_to_completion(pod)))
 
 
