@@ -6,18 +6,19 @@ Nothing is swept while nothing is written.
 from __future__ import annotations
 
 import itertools
+import sqlite3
 from contextlib import closing
 from datetime import timedelta
 
 import pytest
-from hub_kit import STATE_KEY, cluster, event, generation, keep
+from hub_kit import STATE_KEY, cluster, decide, event, generation, keep
 from test_hub_store import RECORD, TOKEN
 
 from kubewright.base.clock import FakeClock, rfc3339
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.enrollment.state.sqlite_store import SQLiteStore
-from kubewright.enrollment.state.store import Retention, Taken
+from kubewright.enrollment.state.store import MOST_VERDICTS, Retention, Taken
 
 NOW = FakeClock().now()
 WEEK = timedelta(days=7)
@@ -67,6 +68,19 @@ def test_the_journal_never_exceeds_its_limit(tmp_path):
         for number in range(400):
             store.tell(at(0, event=f"{number}"))
         assert days_of(store) == [str(number) for number in range(350, 400)]
+
+
+def test_the_latest_decisions_of_administrators_are_kept(tmp_path):
+    with closing(opened(tmp_path)) as store, closing(sqlite3.connect(store.path)) as db:
+        decide(store, "b", "u0", approved=True)
+        decide(store, "a", "u0", approved=True)
+        with db:
+            db.executemany("INSERT INTO verdicts VALUES ('a', ?, 1, x'')", [(f"u{number}",) for number in range(1, MOST_VERDICTS)])
+        assert store.verdict("a", "u0") is True
+        decide(store, "a", "new", approved=False)
+        assert [store.verdict("a", one) for one in ("u0", "new")] == [None, False]
+        assert db.execute("SELECT count(*) FROM verdicts WHERE cluster = 'a'").fetchone() == (MOST_VERDICTS,)
+        assert store.verdict("b", "u0") is True
 
 
 def test_a_repeated_request_is_refused_while_a_token_could_send_it(tmp_path):

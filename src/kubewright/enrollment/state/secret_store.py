@@ -23,7 +23,16 @@ from kubewright.enrollment.state.clusters import TenantCluster
 from kubewright.enrollment.state.seal import OldState, StateSeal
 from kubewright.enrollment.state.secret_rows import FORMAT, SecretRows, Transaction
 from kubewright.enrollment.state.state_secrets import StateSecrets
-from kubewright.enrollment.state.store import Event, JoinToken, Retention, copies_until, require_free, require_new, require_same
+from kubewright.enrollment.state.store import (
+    MOST_VERDICTS,
+    Event,
+    JoinToken,
+    Retention,
+    copies_until,
+    require_free,
+    require_new,
+    require_same,
+)
 from kubewright.kube.api import KubeAPI
 from kubewright.tokens.secrets import parse_moment
 from kubewright.tokens.strings import BootstrapTokenString
@@ -32,8 +41,6 @@ _TRIES: Final = 20
 """How often a writer may be overtaken in a row before it gives up."""
 _AT_A_TIME: Final = 40
 """Rows of an earlier format that are converted by one write: a Secret has room for so many."""
-_MOST_VERDICTS: Final = 1000
-"""For how many waiting requests of a cluster decisions are kept."""
 
 
 class SecretStore:
@@ -303,7 +310,7 @@ class SecretStore:
 
         def decide() -> Transaction:
             self._require_generation(cluster, generation)
-            old = [f"verdict/{cluster}/{one}" for one in list(self._rows.rows.of("verdict", cluster))[: -_MOST_VERDICTS + 1]]
+            old = [f"verdict/{cluster}/{one}" for one in list(self._rows.rows.of("verdict", cluster))[: -MOST_VERDICTS + 1]]
             return Transaction(rows={**dict.fromkeys(old), key: row})
 
         self._write(decide, event)

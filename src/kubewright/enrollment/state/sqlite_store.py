@@ -24,7 +24,16 @@ from kubewright.enrollment.state import clusters
 from kubewright.enrollment.state.clusters import TenantCluster
 from kubewright.enrollment.state.seal import OldState, StateSeal
 from kubewright.enrollment.state.sqlite_formats import FORMAT, INDEX, SCHEMA, bring_forward, execute, request_value, token_value
-from kubewright.enrollment.state.store import Event, JoinToken, Retention, copies_until, require_free, require_new, require_same
+from kubewright.enrollment.state.store import (
+    MOST_VERDICTS,
+    Event,
+    JoinToken,
+    Retention,
+    copies_until,
+    require_free,
+    require_new,
+    require_same,
+)
 from kubewright.tokens.secrets import parse_moment
 from kubewright.tokens.strings import BootstrapTokenString
 
@@ -36,6 +45,8 @@ _OLD_LINES: Final = """DELETE FROM journal WHERE number IN
 (SELECT number FROM (SELECT number, at FROM journal ORDER BY number LIMIT ?) WHERE number <= ? OR at < ?)"""
 _OLD_DIGESTS: Final = """DELETE FROM requests WHERE rowid IN
 (SELECT rowid FROM requests WHERE until != '' AND until < ? ORDER BY until LIMIT ?)"""
+_OLD_VERDICTS: Final = """DELETE FROM verdicts WHERE rowid IN
+(SELECT rowid FROM verdicts WHERE cluster = ? ORDER BY rowid DESC LIMIT -1 OFFSET ?)"""
 _OF_CLUSTERS: Final = ("tokens", "records", "names", "requests", "verdicts")
 _SEALS: Final = """SELECT secrets FROM clusters WHERE name = :cluster
 UNION ALL SELECT secret FROM tokens WHERE cluster = :cluster UNION ALL SELECT seal FROM records WHERE cluster = :cluster
@@ -276,6 +287,7 @@ class SQLiteStore:
         with self._writing(event):
             self._require_generation(cluster, generation)
             self._db.execute("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?)", (cluster, subject, int(approved), seal))
+            self._db.execute(_OLD_VERDICTS, (cluster, MOST_VERDICTS))
 
     def tell(self, event: Event) -> None:
         with self._writing(event):

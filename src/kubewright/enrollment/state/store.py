@@ -21,6 +21,8 @@ from kubewright.tokens.strings import BootstrapTokenString
 
 TAKEN_OVER: Final = "state of an earlier format migrated"
 """The event for taking over a state that was not completely authenticated."""
+MOST_VERDICTS: Final = 1000
+"""For how many requests of a cluster decisions are kept, the latest ones."""
 _TOKEN_LIVES_ON: Final = timedelta(minutes=1)
 """An API server accepts a token for ten seconds after it expires."""
 
