@@ -24,9 +24,8 @@ MAKING: Mapping[str, str] = {"debootstrap": "debootstrap", "gcc": "gcc libc6-dev
 UNPACKING: Mapping[str, str] = {"zstd": "zstd"}
 """Those that take it from a machine tree."""
 _MODULES = ("overlay", "br_netfilter", "nf_conntrack")
-_INSTANCES = 8192
-"""inotify instances: systemd, containerd and the kubelet of every machine share the host's limit."""
-_INOTIFY = "fs/inotify/max_user_instances"
+_LIMITS: Mapping[str, int] = {"fs/inotify/max_user_instances": 8192, "fs/inotify/max_user_watches": 524288}
+"""Limits of the host that systemd, containerd and the kubelets of all machines share. Before Linux 5.11, there were 8192 watches."""
 _FORWARDING = "net/ipv6/conf/all/forwarding"
 _ADVERTISEMENTS = "net/ipv6/conf/{}/accept_ra"
 _LINKS = "net/ipv4/conf/*/forwarding"
@@ -34,7 +33,7 @@ _LINKS = "net/ipv4/conf/*/forwarding"
 SYSCTLS = (
     *("kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxbytes", "kernel/keys/root_maxkeys"),
     *("vm/overcommit_memory", "vm/panic_on_oom"),
-    *(_INOTIFY, "net/ipv4/ip_forward", "net/ipv4/conf/all/accept_redirects"),
+    *(*_LIMITS, "net/ipv4/ip_forward", "net/ipv4/conf/all/accept_redirects"),
 )
 """What the kubelet (kubernetes v1.36: setupKernelTunables in pkg/kubelet/cm/container_manager_linux.go) and `prepare` change for every host that
 runs machines. Those that change with ip_forward come after it (the kernel's inet_forward_change in net/ipv4/devinet.c)."""
@@ -57,12 +56,17 @@ def prepare(machines: Sequence[cgroups.Cgroups], *, forwarding: bool, ipv6: bool
             machine.make()
     if shutil.which("modprobe"):
         quietly(*(["modprobe", "-q", name] for name in _MODULES))  # a module that is built in or missing is no error here
-    limit = Path("/proc/sys") / _INOTIFY
-    if int(limit.read_text(encoding="ascii")) < _INSTANCES:
-        limit.write_text(str(_INSTANCES), encoding="ascii")
+    raise_limits()
     if forwarding:
         (Path("/proc/sys") / "net/ipv4/ip_forward").write_text("1", encoding="ascii")
     forward_ipv6(uplinks)
+
+
+def raise_limits(*, proc: Path = Path("/proc/sys")) -> None:
+    """Raise what is too low for machines; higher values stay."""
+    for name, least in _LIMITS.items():
+        if int((proc / name).read_text(encoding="ascii")) < least:
+            (proc / name).write_text(str(least), encoding="ascii")
 
 
 def forward_ipv6(uplinks: Sequence[str], *, proc: Path = Path("/proc/sys")) -> None:

@@ -73,7 +73,8 @@ def test_documents_have_what_machines_need_without_a_file_of_the_user() -> None:
     }
     cluster = of_kind(init(), "ClusterConfiguration")
     assert (cluster["controlPlaneEndpoint"], cluster["networking"]) == ("api.kubewright.internal:6443", {"podSubnet": "10.244.0.0/16"})
-    assert of_kind(init(), "KubeletConfiguration")["failCgroupV1"] is False
+    kubelet = of_kind(init(), "KubeletConfiguration")
+    assert (kubelet["failCgroupV1"], kubelet["failSwapOn"]) == (False, False)
     assert of_kind(init(), "KubeProxyConfiguration")["conntrack"] == {"maxPerCore": 0}
 
 

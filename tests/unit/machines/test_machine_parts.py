@@ -116,6 +116,16 @@ def test_host_settings_are_restored_even_after_a_killed_run(tmp_path: Path) -> N
     assert not record.exists()
 
 
+def test_limits_of_the_host_are_raised_and_never_lowered(tmp_path: Path) -> None:
+    instances, watches = tmp_path / "fs/inotify/max_user_instances", tmp_path / "fs/inotify/max_user_watches"
+    instances.parent.mkdir(parents=True)
+    instances.write_text("128\n")
+    watches.write_text("1048576\n")
+    host.raise_limits(proc=tmp_path)
+    assert (instances.read_text(), watches.read_text()) == ("8192", "1048576\n")
+    assert {str(path.relative_to(tmp_path)) for path in (instances, watches)} <= set(host.SYSCTLS)  # they are restored
+
+
 def test_settings_that_change_with_another_one_are_restored_after_it() -> None:
     names = list(host.SYSCTLS)
     assert names.index("net/ipv4/ip_forward") < names.index("net/ipv4/conf/all/accept_redirects")

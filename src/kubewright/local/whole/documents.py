@@ -60,6 +60,7 @@ _DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     _KUBELET: {
         "cgroupDriver": "cgroupfs",
         "failCgroupV1": False,
+        "failSwapOn": False,  # machines see the swap of the host
         # the machines share the host's disk: how full it is says nothing about their pods
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
