@@ -540,11 +540,18 @@ def test_an_archive_is_passed_on_from_its_first_byte(tmp_path: Path, compressed:
         assert file.read() == path.read_bytes()
 
 
-def test_an_archive_may_come_from_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("spooled", [False, True])
+def test_an_archive_may_come_from_standard_input_or_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spooled: bool) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     content = tar(tmp_path / "app.tar").read_bytes()
-    with images.archive("-", standard_input=io.BytesIO(content)) as file:
-        assert Path(f"/proc/self/fd/{file.fileno()}").read_bytes() == content
+    reading, writing = os.pipe()
+    assert os.write(writing, content) == len(content)  # a pipe holds 64 KiB
+    os.close(writing)
+    for path in ("-", f"/dev/fd/{reading}"):
+        with images.archive(path, standard_input=io.BytesIO(content), spool=tmp_path if spooled else None) as file:
+            assert Path(f"/proc/self/fd/{file.fileno()}").read_bytes() == content
+            assert Path(str(file.name)).is_file() == spooled
+    os.close(reading)
 
 
 @settings(max_examples=50)
@@ -559,11 +566,12 @@ def test_anything_else_is_refused(content: bytes) -> None:
 
 def test_a_missing_archive_is_reported() -> None:
     with (
-        pytest.raises(DocumentError, match="cannot read /nonexistent"),
+        pytest.raises(DocumentError, match="cannot read /nonexistent") as caught,
         images.archive("/nonexistent/app.tar", standard_input=io.BytesIO()),
     ):
         pass
 
+    assert "`docker save IMAGE | kubewright local load -`" in caught.value.remedy
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can enter machines")
 def test_logs_of_machines_that_do_not_run_or_exist_are_refused(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from typing import IO, Final
 
 from kubewright.base.errors import DocumentError, HostError
 from kubewright.base.messages import quoted, reason_of
+from kubewright.host.failures import explaining
 from kubewright.machines.machine import Machine
 from kubewright.machines.places import disks
 
@@ -31,6 +32,7 @@ _GZIP: Final = b"\x1f\x8b"
 _BLOCK: Final = 512
 _NOGROUP: Final = 65534
 _NAMED: Final = re.compile(r"^unpacking (\S+) \(", re.MULTILINE)
+_REMEDY: Final = "name an archive; `docker save IMAGE | kubewright local load -` loads an image that Docker has"
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
@@ -38,8 +40,9 @@ _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 def archive(path: str, *, standard_input: IO[bytes], spool: Path | None = None) -> Iterator[IO[bytes]]:
     """Provide an archive as a file: one at a path, or, for `-`, what standard input contains.
 
-    Standard input is copied to a named file in the directory `spool`, or, without one, to an unnamed file beside the
-    machines' disks. Raises DocumentError if the archive cannot be read, or is not a tar archive, compressed or not.
+    Standard input, or a pipe at the path, is copied to a named file in the directory `spool`, or, without one, to an
+    unnamed file beside the machines' disks. Raises DocumentError if the archive cannot be read, or is not a tar archive,
+    compressed or not; DiskFull or HostError if it cannot be copied.
     """
     with _opened(path, standard_input, spool) as file:
         _require_tar(file, "standard input" if path == "-" else path)
@@ -47,19 +50,32 @@ def archive(path: str, *, standard_input: IO[bytes], spool: Path | None = None) 
 
 
 def _opened(path: str, standard_input: IO[bytes], spool: Path | None) -> IO[bytes]:
+    if path == "-":
+        return _copied(standard_input, spool)
+    file = _file(path)
+    if file.seekable():
+        return file
+    with file:
+        return _copied(file, spool)
+
+
+def _file(path: str) -> IO[bytes]:
     try:
-        if path != "-":
-            return Path(path).open("rb")
+        return Path(path).open("rb")
+    except OSError as error:
+        raise DocumentError(f"cannot read {path}", detail=reason_of(error), remedy=_REMEDY) from error
+
+
+def _copied(stream: IO[bytes], spool: Path | None) -> IO[bytes]:
+    """Return a copy that can be read several times, also by other processes."""
+    directory = disks() if spool is None else spool
+    with explaining("write the archive to", directory):
         if spool is None:
-            disks().mkdir(mode=0o700, parents=True, exist_ok=True)
-        copy: IO[bytes] = tempfile.TemporaryFile(dir=disks()) if spool is None else tempfile.NamedTemporaryFile(dir=spool)  # noqa: SIM115 - the caller closes it
-        shutil.copyfileobj(standard_input, copy)
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        copy: IO[bytes] = tempfile.TemporaryFile(dir=directory) if spool is None else tempfile.NamedTemporaryFile(dir=directory)  # noqa: SIM115 - the caller closes it
+        shutil.copyfileobj(stream, copy)
         copy.flush()
         copy.seek(0)
-    except OSError as error:
-        raise DocumentError(
-            f"cannot read {path}", detail=reason_of(error), remedy="name an archive that `docker save` has written"
-        ) from error
     return copy
 
 
@@ -100,7 +116,7 @@ def load_as(user: int, machines: Sequence[Machine], path: str) -> list[str]:
         )
         if ended.returncode:
             said = ended.stderr.decode(errors="replace").strip()
-            raise DocumentError(f"cannot read {path}", detail=said, remedy="name an archive that `docker save` has written")
+            raise DocumentError(f"cannot read {path}", detail=said, remedy=_REMEDY)
         copy.seek(0)
         _require_tar(copy, path)
         return load(machines, copy)
