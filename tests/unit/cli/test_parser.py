@@ -88,6 +88,7 @@ def test_two_dashes_end_the_flags():
         (("--dry-run", "token", "generate"), 'unknown command "generate" for "kubewright"'),
         (("join", "a:1", "b:1"), "accepts at most 1 arg(s), received 2"),
         (("config", "explain"), "accepts 1 arg(s), received 0"),
+        (("local", "shell"), "requires at least 1 arg(s), only received 0"),
     ],
 )
 def test_a_wrong_word_is_reported(argv, message):

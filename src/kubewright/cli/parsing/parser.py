@@ -132,7 +132,7 @@ def _value(argument: Argument, words: Sequence[str]) -> object:
 
 
 def _check_arguments(found: Found, words: Sequence[str], *, program: str) -> None:
-    """Refuse a wrong number of arguments, with cobra's message. Raises UsageError."""
+    """Refuse a wrong number of arguments, with cobra's message (spf13/cobra v1.10, args.go). Raises UsageError."""
     command = found.command
     see = _see_help(command, program)
     if command.argument is None:
@@ -140,8 +140,10 @@ def _check_arguments(found: Found, words: Sequence[str], *, program: str) -> Non
             raise _unknown(command, words, program=program, table=found.table)
         return
     least, most = command.argument.least, command.argument.most
-    if most == ANY or least <= len(words) <= most:
+    if least <= len(words) and (most == ANY or len(words) <= most):
         return
+    if most == ANY:
+        raise UsageError(f"requires at least {least} arg(s), only received {len(words)}", remedy=see)
     wanted = f"accepts {most} arg(s)" if least == most else f"accepts at most {most} arg(s)"
     raise UsageError(f"{wanted}, received {len(words)}", remedy=see)
 
