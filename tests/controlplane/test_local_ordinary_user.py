@@ -109,6 +109,14 @@ def test_up_kubectl_and_down_without_root(account: Account) -> None:
     assert [left for machine in found["machines"] for left in leftovers(state / "default", machine["address"])] == []
 
 
+def test_machines_need_root_and_the_error_says_so(account: Account) -> None:
+    ran = account.run("preflight", "machines")
+    assert (ran.code, "machines need root" in ran.out) == (4, True), ran.err
+    ran = account.run("up", "--machines", "--name", "whole")
+    assert (ran.code, "run the same command with sudo" in ran.err) == (4, True), ran.err
+    assert list(account.home.rglob("whole")) == []
+
+
 def _owners(directory: Path) -> Iterator[int]:
     for path in directory.rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # a component has removed it

@@ -398,6 +398,7 @@ def host(files: dict[str, str] | None = None, *, without: frozenset[str] = froze
         read=lambda path: read.get(path, ""), which=lambda name: None if name in without else f"/usr/bin/{name}", **{**wanted, **parts}
     )
 
+        "free": lambda _: 4_000_000_000 if parts.get("has_tree") is False else 1_000_000_000,
 
 @pytest.mark.parametrize(
     ("subject", "check", "remedy"),
@@ -423,6 +424,8 @@ def host(files: dict[str, str] | None = None, *, without: frozenset[str] = froze
 def test_what_a_host_lacks_is_reported_with_its_remedy(subject: preflight.Subject, check: str, remedy: str) -> None:
     errors = preflight.examine(subject).errors
     assert {name for name, _ in errors} == {check}
+        (host(free=lambda _: 999_999_999), "storage", "du -xsh"),
+        (host(free=lambda _: 3_999_999_999, has_tree=False), "storage", "du -xsh"),
     assert remedy in errors[0][1].remedy
     with pytest.raises(CheckFailed) as caught:
         preflight.require(subject)

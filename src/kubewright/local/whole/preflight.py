@@ -20,7 +20,8 @@ from kubewright.machines import base, host, network, places, program, running
 from kubewright.machines.tree import providing
 
 _SPACE: Final = 4_000_000_000
-"""Bytes of the Debian tree, programs and images, and of some machines' first data."""
+_SPACE_LATER: Final = 1_000_000_000
+"""Bytes of the Debian tree, programs and images, and of some machines' first data; and of this data alone."""
 _CAPABILITIES: Final = {"CAP_NET_ADMIN": 12, "CAP_SYS_CHROOT": 18, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}
 """Capabilities for mounts, namespaces, networks and devices, and their bits (linux/capability.h)."""
 _CONTROLLERS: Final = ("cpu", "cpuset", "memory", "pids")
@@ -45,6 +46,8 @@ class Subject:
     """Whether a source of binaries may have a machine tree, so that nothing has to be made."""
     describes_kernel: bool
     """Whether the configuration of the kernel can be read."""
+    free: Callable[[Path], int]
+    """The free bytes of the file system of a directory."""
 
 
 def this_host(sources: BinarySources | None = None) -> Subject:
@@ -59,6 +62,7 @@ def this_host(sources: BinarySources | None = None) -> Subject:
         has_tree=base.place().exists(),
         offers_tree=providing.is_offered(sources or binaries.sources_from(os.environ)),
         describes_kernel=kernel.configuration() is not None,
+        free=lambda directory: shutil.disk_usage(directory).free,
     )
 
 
@@ -176,16 +180,16 @@ def _overlay(subject: Subject) -> Iterable[Finding]:
 
 
 def _storage(subject: Subject) -> Iterable[Finding]:
-    for directory in (places.cache(), places.disks()):
+    for directory in (places.cache(), places.disks()) if subject.user == 0 else ():  # nobody else sees those of root
         here = next(path for path in (directory, *directory.parents) if path.exists())
         if _kind_of(here, subject.read("/proc/self/mountinfo")) == "overlay":
             yield Finding(
                 text=f"{here} lies on an overlay, on which machines cannot have disks",
                 remedy="set XDG_CACHE_HOME and XDG_STATE_HOME to directories on another file system, such as a volume",
             )
-        free = shutil.disk_usage(here).free
-        if free < _SPACE:
-            yield Finding(text=f"{here} has {free / 1e9:.1f} GB left, {_SPACE / 1e9:.0f} GB are needed", remedy=f"see `du -xsh {here}/*`")
+        free, needed = subject.free(here), _SPACE_LATER if subject.has_tree else _SPACE
+        if free < needed:
+            yield Finding(text=f"{here} has {free / 1e9:.1f} GB left, {needed / 1e9:.0f} GB are needed", remedy=f"see `du -xsh {here}/*`")
 
 
 def _network(subject: Subject) -> Iterable[Finding]:
