@@ -36,7 +36,7 @@ def status(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Any]:
     running = [name for name, state in machines.items() if state == RUNNING]
     nodes, problem = _nodes(paths, cluster) if any(one.name in running for one in cluster.machines) else ({}, "")
     others = [f"{name} is {state.lower()}" for name, state in machines.items() if state != RUNNING]
-    if others and running:
+    if others:
         problem = f"{', '.join(others)}; `sudo kubewright up --name {cluster.name}` starts them"
     states = {name: nodes.get(name, _UNKNOWN) if name in running else _UNKNOWN for name in machines}  # its Node is Ready for a while
     daemon, addresses = daemon_client.status(paths), members.addresses(cluster)
