@@ -115,6 +115,9 @@ def test_the_client_reports_a_port_that_is_taken_and_removes_what_it_made(tmp_pa
     own = runtime(paths)
     own.root.mkdir(mode=0o711, parents=True)
     assert client.status(paths) == {}
+    with pytest.raises(HostError, match='the daemon of cluster "dev" does not run') as absent:
+        client.load(paths, tmp_path / "app.tar")
+    assert absent.value.remedy == "`sudo kubewright up --name dev` starts it"
 
     async def test(_: Path) -> None:
         with socket.create_server(("127.0.0.1", free_port())) as taken:

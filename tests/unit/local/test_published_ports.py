@@ -21,8 +21,11 @@ from kubewright.base.errors import HostError, PortInUse, UsageError
 from kubewright.base.records import replace
 from kubewright.http import loop
 from kubewright.local import published, record
+from kubewright.local.paths import ClusterPaths
 from kubewright.local.published import PublishedPort
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
+from kubewright.local.up_options import UpOptions
+from kubewright.local.whole import ports
 from kubewright.local.whole.services.forwarding import Forwarder, taken
 from kubewright.local.whole.services.places import MODULE
 from loopback import free_port
@@ -242,4 +245,16 @@ def test_a_port_that_another_cluster_publishes_is_refused_with_its_name() -> Non
         assert daemon.stdout is not None
         port = PublishedPort(address="127.0.0.1", port=int(daemon.stdout.readline()), target=1)
         assert str(taken(port)) == f"port 127.0.0.1:{port.port}/tcp is in use by cluster dev"
+def test_ports_that_are_taken_are_found_before_anything_is_started(tmp_path: Path) -> None:
+    paths = ClusterPaths(tmp_path / "dev")
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as packets:
+        packets.bind(("127.0.0.1", 0))
+        free = free_port()
+        for protocol, number in {"tcp": taken.getsockname()[1], "udp": packets.getsockname()[1]}.items():
+            options = UpOptions(publish=published.parse_all([f"{free}:1", "192.0.2.1:1:1", f"{number}:1/{protocol}"]))
+            with pytest.raises(PortInUse, match=f":{number}/{protocol} is in use"):
+                ports.require_free(paths, CLUSTER, options)
+        ports.require_free(paths, CLUSTER, UpOptions(publish=published.parse_all([f"{free}:1", "192.0.2.1:1:1"])))
+
+
         daemon.kill()

@@ -15,6 +15,7 @@ from kubewright.base.messages import quoted
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
 from kubewright.local.whole import machines, members
+from kubewright.local.whole.services import client
 from kubewright.local.whole.services.places import runtime
 from kubewright.machines.machine import Machine
 
@@ -44,9 +45,7 @@ def log(
     if not component:
         own = runtime(paths).daemon_log
         if not own.exists():
-            raise HostError(
-                f"the daemon of cluster {quoted(paths.name)} does not run", remedy=f"`sudo kubewright up --name {paths.name}` starts it"
-            )
+            raise client.absent(paths)
         yield from _output(["tail", *lines, str(own)])
         return
     found = members.machine_of(paths, cluster, machine or cluster.control_plane.name)

@@ -6,15 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kubewright.base.change import Action, Change
-from kubewright.base.errors import HostError
-from kubewright.base.messages import quoted
 from kubewright.base.records import replace
 from kubewright.base.wait import Waiter
 from kubewright.host.detached import DetachedProcess
-from kubewright.host.network.interfaces import RealNetwork
 from kubewright.local import published, record
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.published import TCP, PublishedPort
+from kubewright.local.published import PublishedPort
 from kubewright.local.record import ClusterRecord
 from kubewright.local.up_options import UpOptions
 from kubewright.local.whole import machines, members, owner
@@ -29,11 +26,12 @@ def wanted(cluster: ClusterRecord, options: UpOptions) -> tuple[PublishedPort, .
 def require_free(paths: ClusterPaths, cluster: ClusterRecord, options: UpOptions) -> None:
     """Require that no other process listens on the ports of a cluster, before anything is started. Raises PortInUse with the owner."""
     served = client.status(paths).get("ports", ())
-    for port in wanted(cluster, options):
-        if port.protocol == TCP and str(port) not in served and RealNetwork().owner_of_port(port.address, port.port) is not None:
-            from kubewright.local.whole.services.forwarding import taken  # loads asyncio, which other commands do without
+    fresh = [port for port in wanted(cluster, options) if str(port) not in served]
+    if fresh:
+        from kubewright.local.whole.services import forwarding  # loads asyncio, which other commands do without
 
-            raise taken(port)
+        for port in fresh:
+            forwarding.require_free(port)
 
 
 def ensure(
@@ -62,10 +60,7 @@ def change(paths: ClusterPaths, *, add: Sequence[PublishedPort] = (), remove: Se
         if client.status(paths):
             client.publish(paths, found)
         elif any(members.machine_of(paths, cluster, name).leader for name in members.members(cluster)):
-            raise HostError(
-                f"the daemon of cluster {quoted(paths.name)}, which forwards ports, does not run",
-                remedy=f"`sudo kubewright up --name {paths.name}` starts it",
-            )
+            raise client.absent(paths)
         with owner.acting_as(owner.of_cluster(paths)):
             record.save(replace(cluster, publish=tuple(map(str, found))), paths.record)
     return found

@@ -43,6 +43,13 @@ def status(paths: ClusterPaths) -> dict[str, Any]:
         return {}
 
 
+def absent(paths: ClusterPaths) -> HostError:
+    """Return the error for a daemon that is needed but does not run."""
+    return HostError(
+        f"the daemon of cluster {quoted(paths.name)} does not run", remedy=f"`sudo kubewright up --name {paths.name}` starts it"
+    )
+
+
 def start(paths: ClusterPaths, *, owner: int, outlived: str = "") -> DetachedProcess | None:
     """Start the daemon and return at once; None if it runs. `owner` is the user who may call it besides root.
 
@@ -87,8 +94,10 @@ def publish(paths: ClusterPaths, ports: Sequence[PublishedPort]) -> None:
 def load(paths: ClusterPaths, archive: Path) -> dict[str, Any]:
     """Let the daemon load an archive of images that this user can read; returns the images and the machines.
 
-    Raises DocumentError for what is no archive, HostError with what containerd reports.
+    Raises DocumentError for what is no archive, HostError with what containerd reports, or if the daemon does not run.
     """
+    if not status(paths):
+        raise absent(paths)
     return _call(paths, "PUT", "/images", {"archive": str(archive)}, timeout=_LOADS_WITHIN)
 
 

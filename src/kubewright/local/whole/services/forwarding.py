@@ -125,11 +125,7 @@ class _TCPPort:
     async def listening(cls, port: PublishedPort, chosen: _Choice) -> _TCPPort:
         """Listen. Raises PortInUse or HostError."""
         found = cls(port, chosen)
-        try:
-            sock = listen(port.address, port.port)
-        except PortInUse as error:
-            raise taken(port) from error
-        found._server = await asyncio.start_server(found._accepted, sock=sock)
+        found._server = await asyncio.start_server(found._accepted, sock=_bound(port))
         return found
 
     def end_lost(self, running: Collection[str]) -> None:
@@ -205,15 +201,7 @@ class _UDPPort(asyncio.DatagramProtocol):
     @classmethod
     async def listening(cls, port: PublishedPort, chosen: _Choice) -> _UDPPort:
         """Listen. Raises PortInUse or HostError."""
-        sock = socket.socket(socket.AF_INET6 if ":" in port.address else socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            sock.bind((port.address, port.port))
-        except OSError as error:
-            sock.close()
-            if error.errno == errno.EADDRINUSE:
-                raise taken(port) from error
-            raise HostError(f"cannot listen on {port.listener}/{port.protocol}", detail=error.strerror or str(error)) from error
-        _, found = await asyncio.get_running_loop().create_datagram_endpoint(lambda: cls(port, chosen), sock=sock)
+        _, found = await asyncio.get_running_loop().create_datagram_endpoint(lambda: cls(port, chosen), sock=_bound(port))
         return found
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -308,6 +296,33 @@ class _UDPClient(asyncio.DatagramProtocol):
         if self._idle is not None:
             self._idle.cancel()
         self._idle = asyncio.get_running_loop().call_later(_IDLE, self.close)
+
+
+def require_free(port: PublishedPort) -> None:
+    """Require that no other process has a port. Raises PortInUse with the owner."""
+    try:
+        _bound(port).close()
+    except HostError as error:
+        if isinstance(error, PortInUse):  # the host may get an address that it does not have yet
+            raise
+
+
+def _bound(port: PublishedPort) -> socket.socket:
+    """Return a socket that listens on a port. Raises PortInUse with the owner, or HostError."""
+    if port.protocol == TCP:
+        try:
+            return listen(port.address, port.port)
+        except PortInUse as error:
+            raise taken(port) from error
+    sock = socket.socket(socket.AF_INET6 if ":" in port.address else socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        sock.bind((port.address, port.port))
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise taken(port) from error
+        raise HostError(f"cannot listen on {port.listener}/{port.protocol}", detail=error.strerror or str(error)) from error
+    return sock
 
 
 def taken(port: PublishedPort) -> PortInUse:
