@@ -59,4 +59,5 @@ def require_sources(mounts: Sequence[Mount]) -> None:
     """Require that the host has the directories. Raises UsageError."""
     for mount in mounts:
         if not mount.source.is_dir():
-            raise UsageError(f"{mount.source}, to be mounted at {mount.target}, is not a directory", remedy=f"mkdir -p {mount.source}")
+            remedy = f"mount its directory, {mount.source.parent}" if mount.source.exists() else f"mkdir -p {mount.source}"
+            raise UsageError(f"{mount.source}, to be mounted at {mount.target}, is not a directory", remedy=remedy)

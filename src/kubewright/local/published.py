@@ -58,6 +58,13 @@ def parse(text: str, *, address: str = LOOPBACK) -> PublishedPort:
     )
 
 
+def parse_all(texts: Sequence[str], *, address: str = "") -> tuple[PublishedPort, ...]:
+    """Parse several; `address` applies to those without one. Raises UsageError, also for an address without any port."""
+    if address and not texts:
+        raise UsageError("--address is where published ports listen, but no port is given", remedy=f"{_REMEDY}; or leave --address out")
+    return tuple(parse(text, address=address or LOOPBACK) for text in texts)
+
+
 def added(published: Sequence[PublishedPort], wanted: Iterable[PublishedPort]) -> tuple[PublishedPort, ...]:
     """Return the ports with further ones; those that are published already are left out.
 
@@ -71,7 +78,7 @@ def added(published: Sequence[PublishedPort], wanted: Iterable[PublishedPort]) -
         elif other != one:
             raise UsageError(
                 f"{one.listener}/{one.protocol} is published to port {other.target} already",
-                remedy=f"`kubewright local publish --remove {other.port}` frees it",
+                remedy=f"`kubewright local publish --name NAME --remove {other.port}` frees it",
             )
     return tuple(found)
 

@@ -12,6 +12,7 @@ from kubewright.base.versions import Version
 from kubewright.base.yaml import Document
 
 SOURCE: Final = "--config"
+_OF_KIND: Final = "kind.x-k8s.io/"
 
 
 def version_of(config: str, asked: str | None) -> str:
@@ -32,14 +33,20 @@ def version_of(config: str, asked: str | None) -> str:
 
 
 def documents_of(config: str) -> list[Document]:
-    """Return the documents of a configuration; '' is none. Raises DocumentError."""
+    """Return the documents of a configuration; '' is none. Raises DocumentError, also for the configuration of another tool."""
     try:
-        return yaml.load_all(config, source=SOURCE, recognise_json=True) if config else []
+        found = yaml.load_all(config, source=SOURCE, recognise_json=True) if config else []
     except DocumentError as error:
         error.remedy = (
             error.remedy or "correct the file: it must be YAML, with a document of kind ClusterConfiguration, InitConfiguration or both"
         )
         raise
+    if any(isinstance(one.value, Mapping) and str(one.value.get("apiVersion")).startswith(_OF_KIND) for one in found):
+        raise DocumentError(
+            f"{SOURCE} is a configuration of kind, not of kubeadm",
+            remedy="use --nodes, --control-planes, --publish and --mount; kubeadmConfigPatches are documents for --config",
+        )
+    return found
 
 
 def field(documents: Sequence[Document], kind: str, *path: str) -> object:

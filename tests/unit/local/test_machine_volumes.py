@@ -108,6 +108,10 @@ def test_two_directories_at_one_path_and_missing_ones_are_refused(tmp_path: Path
     with pytest.raises(UsageError, match="is not a directory") as caught:
         mounts.require_sources(mounts.parse_all([f"{tmp_path}/none:/mnt"]))
     assert caught.value.remedy == f"mkdir -p {tmp_path}/none"
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="is not a directory") as caught:
+        mounts.require_sources(mounts.parse_all([f"{tmp_path}/file:/mnt"]))
+    assert caught.value.remedy == f"mount its directory, {tmp_path}"
 
 
 def test_the_record_keeps_mounts_and_refuses_broken_ones(tmp_path: Path) -> None:

@@ -69,7 +69,12 @@ def test_anything_else_is_refused(text: str) -> None:
 
 
 def test_an_address_applies_to_ports_without_one() -> None:
-    assert [published.parse(text, address="192.0.2.7").address for text in ("80:80", "127.0.0.2:80:80")] == ["192.0.2.7", "127.0.0.2"]
+    found = published.parse_all(["80:80", "127.0.0.2:80:80"], address="192.0.2.7")
+    assert [port.address for port in found] == ["192.0.2.7", "127.0.0.2"]
+    assert published.parse_all(["80:80"]) == (PublishedPort(address="127.0.0.1", port=80, target=80),)
+    assert published.parse_all([]) == ()
+    with pytest.raises(UsageError, match="no port is given"):
+        published.parse_all([], address="192.0.2.7")
 
 
 def test_a_published_port_is_added_once_and_never_to_another_target() -> None:
@@ -240,11 +245,6 @@ def test_a_port_that_is_taken_is_refused_with_its_owner_and_nothing_changes() ->
     run(test)
 
 
-def test_a_port_that_another_cluster_publishes_is_refused_with_its_name() -> None:
-    with subprocess.Popen([sys.executable, "-c", LISTENER, MODULE, "/run/x", "/state/dev"], stdout=subprocess.PIPE) as daemon:
-        assert daemon.stdout is not None
-        port = PublishedPort(address="127.0.0.1", port=int(daemon.stdout.readline()), target=1)
-        assert str(taken(port)) == f"port 127.0.0.1:{port.port}/tcp is in use by cluster dev"
 def test_ports_that_are_taken_are_found_before_anything_is_started(tmp_path: Path) -> None:
     paths = ClusterPaths(tmp_path / "dev")
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as packets:
@@ -257,4 +257,9 @@ def test_ports_that_are_taken_are_found_before_anything_is_started(tmp_path: Pat
         ports.require_free(paths, CLUSTER, UpOptions(publish=published.parse_all([f"{free}:1", "192.0.2.1:1:1"])))
 
 
+def test_a_port_that_another_cluster_publishes_is_refused_with_its_name() -> None:
+    with subprocess.Popen([sys.executable, "-c", LISTENER, MODULE, "/run/x", "/state/dev"], stdout=subprocess.PIPE) as daemon:
+        assert daemon.stdout is not None
+        port = PublishedPort(address="127.0.0.1", port=int(daemon.stdout.readline()), target=1)
+        assert str(taken(port)) == f"port 127.0.0.1:{port.port}/tcp is in use by cluster dev"
         daemon.kill()

@@ -123,6 +123,12 @@ discovery: {tlsBootstrapToken: abcdef.0123456789abcdef}
     assert sorted(str(error.path) for error in caught.value.errors) == ["certificatesDir", "discovery", "localAPIEndpoint"]
     documents.require_valid("")
 
+def test_a_configuration_of_kind_is_refused_with_what_to_use_instead() -> None:
+    with pytest.raises(DocumentError, match="is a configuration of kind") as caught:
+        documents.require_valid("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnodes: [{role: control-plane}, {role: worker}]\n")
+    assert "--nodes" in caught.value.remedy
+
+
 
 @pytest.mark.parametrize(
     ("kind", "fields", "path"),

@@ -53,7 +53,7 @@ def up(parsed: Parsed) -> int:
         cni=parsed.text("cni") or None,
         within=Duration.parse(parsed.text("wait")).seconds,
         machines=parsed.flag("machines"),
-        publish=tuple(published.parse(text, address=parsed.text("address")) for text in parsed.strings("publish")),
+        publish=published.parse_all(parsed.strings("publish"), address=parsed.text("address") if "address" in parsed.given else ""),
         mounts=mounts.parse_all(parsed.strings("mount")) if "mount" in parsed.given else None,
         kubectl=True,
     )

@@ -61,9 +61,9 @@ def pause(parsed: Parsed) -> int:
 
 def add(parsed: Parsed) -> int:
     """Add a worker with the lowest free number."""
-    machines.require_root("local machine add")
     paths = owner.paths_of(parsed.text("name"), state_dir=parsed.text("state-dir"))
-    cluster = clusters.require(paths)
+    cluster = _whole(paths)
+    machines.require_root(f"local machine add --name {paths.name}")
     (name,) = set(cluster.scaled(cluster.nodes + 1).workers) - set(cluster.workers)
     with progress(f"cluster {paths.name}", form=parsed.text("output")) as reporter:
         bring_up(paths, UpOptions(nodes=cluster.nodes + 1), sources=binaries.sources_from(os.environ), reporter=reporter)
@@ -85,7 +85,7 @@ def load(parsed: Parsed) -> int:
     from kubewright.local.whole import images
 
     paths = owner.paths_of(parsed.text("name"), state_dir=parsed.text("state-dir"))
-    cluster, is_root = clusters.require(paths), os.geteuid() == 0
+    cluster, is_root = _whole(paths), os.geteuid() == 0
     running = machines.running(paths, cluster)
     with progress(f"cluster {paths.name}", form=parsed.text("output")) as reporter:
         reporter.emit(Progress(task=f"loading into {', '.join(machine.name for machine in running)}", done=0))
@@ -102,8 +102,8 @@ def load(parsed: Parsed) -> int:
 def publish(parsed: Parsed) -> int:
     """Publish ports, or list those that are published."""
     paths = owner.paths_of(parsed.text("name"), state_dir=parsed.text("state-dir"))
-    cluster = clusters.require(paths)
-    add = tuple(published.parse(text, address=parsed.text("address")) for text in parsed.strings("ports"))
+    cluster = _whole(paths)
+    add = published.parse_all(parsed.strings("ports"), address=parsed.text("address") if "address" in parsed.given else "")
     remove = parsed.strings("remove")
     if parsed.flag("list") and (add or remove):
         raise UsageError("--list lists ports and changes none", remedy="leave it out")
@@ -114,6 +114,13 @@ def publish(parsed: Parsed) -> int:
         return 0
     sys.stdout.write(ports_text(rows, paint=painter(sys.stdout)) if rows else "no port is published\n")
     return 0
+
+
+def _whole(paths: ClusterPaths) -> ClusterRecord:
+    """Return the record of a cluster of machines. Raises UsageError if there is none."""
+    cluster = clusters.require(paths)
+    machines.require_whole(paths, cluster)
+    return cluster
 
 
 def _changed(parsed: Parsed, verb: str, change: Callable[[ClusterPaths, str, Reporter], bool], *, done: str, not_done: str) -> int:

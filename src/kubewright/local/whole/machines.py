@@ -86,8 +86,7 @@ def start(paths: ClusterPaths, name: str, *, reporter: Reporter) -> bool:
 
 
 def running(paths: ClusterPaths, cluster: ClusterRecord) -> list[Machine]:
-    """Return the machines of a cluster that run. Raises UsageError if it has no machines, HostError if none runs."""
-    _require_whole(paths, cluster)
+    """Return the machines of a cluster of machines that run. Raises HostError if none runs."""
     found = [members.machine_of(paths, cluster, name) for name in members.members(cluster)]
     alive = [machine for machine in found if machine.runs]
     if not alive:
@@ -106,7 +105,7 @@ def changed(paths: ClusterPaths, doing: str) -> Iterator[ClusterRecord]:
     """Hold the lock of an existing cluster of machines. Raises UsageError if there is none."""
     with owner.changing_as(owner.of_cluster(paths), paths, doing=doing):
         found = record.load(paths.record)
-        _require_whole(paths, found)
+        require_whole(paths, found)
         assert found is not None
         yield found
 
@@ -119,8 +118,14 @@ def _machines_changed(paths: ClusterPaths, doing: str) -> Iterator[ClusterRecord
         endpoints.follow(paths, found)
 
 
-def _require_whole(paths: ClusterPaths, cluster: ClusterRecord | None) -> None:
-    if cluster is None or not cluster.is_whole:
+def require_whole(paths: ClusterPaths, cluster: ClusterRecord | None) -> None:
+    """Raise UsageError unless a cluster consists of machines."""
+    if cluster is None:
         raise UsageError(
-            f"cluster {quoted(paths.name)} has no machines", remedy=f"`sudo kubewright up --machines --name {paths.name}` creates one"
+            f"there is no cluster {quoted(paths.name)}", remedy=f"`sudo kubewright up --machines --name {paths.name}` creates it"
+        )
+    if not cluster.is_whole:
+        raise UsageError(
+            f"cluster {quoted(paths.name)} consists of processes, not of machines",
+            remedy="name another one, or create one with `sudo kubewright up --machines --name NAME`",
         )
