@@ -61,17 +61,18 @@ class Cluster:
     def up(self, *words: str) -> dict[str, Any]:
         return dict(json.loads(self.call("up", "--name", self.name, "--wait", "20m", "-o", "json", *words).stdout))
 
-    def killed_up(self, at: Callable[[Mapping[str, Any]], bool], *words: str) -> bool:
-        """Run `up` and kill it (-9) when it reports such an event; returns whether it was killed: it may end before."""
+    def killed_up(self, at: Callable[[Mapping[str, Any]], bool], *words: str, by: signal.Signals = signal.SIGKILL) -> bool:
+        """Run `up` and send it a signal when it reports such an event; returns whether this ended it: it may end before."""
         argv = ("up", "--name", self.name, "--wait", "20m", "-o", "json", *words)
         process = self.start(*argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         assert process.stderr is not None
-        with process.stderr as lines:
+        is_due = True
+        with process.stderr as lines:  # to the end: a command that is interrupted reports that
             for line in lines:
-                if line.startswith("{") and at(json.loads(line)):
-                    process.kill()
-                    break
-        return process.wait() == -signal.SIGKILL
+                if is_due and line.startswith("{") and at(json.loads(line)):
+                    process.send_signal(by)
+                    is_due = False
+        return process.wait() in {-by, 128 + by}
 
     def down(self, *words: str) -> None:
         self.call("down", "--name", self.name, *words)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -43,12 +44,13 @@ def cluster(*, status: str = "False", message: str = FAULT) -> RecordingKube:
     return kube
 
 
-def run_of(wanted: ClusterRecord, reporter: RecordingReporter) -> UpRun:
+def run_of(wanted: ClusterRecord, reporter: RecordingReporter, *, runs: bool = True) -> UpRun:
+    """One `up` of a cluster whose machine runs, or does not."""
     return UpRun(
         paths=ClusterPaths(Path("/state/dev")),
         cluster=wanted,
         former=wanted,
-        group=cast("Group", None),
+        group=cast("Group", SimpleNamespace(machines={FIRST.name: SimpleNamespace(runs=runs)})),
         token="",
         certificate_key="",
         options=UpOptions(within=30.0),
@@ -90,6 +92,12 @@ def test_every_other_fault_of_a_node_is_waited_for(wanted: ClusterRecord, kube: 
     with pytest.raises(WaitTimeout, match="gave up waiting for all nodes to be ready") as caught:
         up._wait_for_nodes(run_of(wanted, RecordingReporter()), kube, started=[], began=Moment.now(FakeClock()))
     assert FIRST.name in str(caught.value)
+
+
+def test_a_machine_that_has_stopped_is_not_waited_for() -> None:
+    with pytest.raises(HostError, match="machine dev-control-plane has stopped") as caught:
+        up._wait_for_nodes(run_of(CLUSTER, RecordingReporter(), runs=False), cluster(), started=[], began=Moment.now(FakeClock()))
+    assert caught.value.remedy == "`sudo kubewright up --name dev` starts it again"
 
 
 class JumpingClock(FakeClock):

@@ -33,7 +33,6 @@ from kubewright.local.whole import (
     images,
     kernel,
     members,
-    operations,
     owner,
     preflight,
     removal,
@@ -123,11 +122,11 @@ discovery: {tlsBootstrapToken: abcdef.0123456789abcdef}
     assert sorted(str(error.path) for error in caught.value.errors) == ["certificatesDir", "discovery", "localAPIEndpoint"]
     documents.require_valid("")
 
+
 def test_a_configuration_of_kind_is_refused_with_what_to_use_instead() -> None:
     with pytest.raises(DocumentError, match="is a configuration of kind") as caught:
         documents.require_valid("kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnodes: [{role: control-plane}, {role: worker}]\n")
     assert "--nodes" in caught.value.remedy
-
 
 
 @pytest.mark.parametrize(
@@ -399,12 +398,12 @@ def host(files: dict[str, str] | None = None, *, without: frozenset[str] = froze
         "has_tree": True,
         "offers_tree": False,
         "describes_kernel": True,
+        "free": lambda _: 4_000_000_000 if parts.get("has_tree") is False else 1_000_000_000,
     }
     return preflight.Subject(
         read=lambda path: read.get(path, ""), which=lambda name: None if name in without else f"/usr/bin/{name}", **{**wanted, **parts}
     )
 
-        "free": lambda _: 4_000_000_000 if parts.get("has_tree") is False else 1_000_000_000,
 
 @pytest.mark.parametrize(
     ("subject", "check", "remedy"),
@@ -425,13 +424,13 @@ def host(files: dict[str, str] | None = None, *, without: frozenset[str] = froze
         (host(IN_CONTAINER), "cgroup-delegation", "> /sys/fs/cgroup/init/cgroup.procs"),
         (host({"/proc/filesystems": "nodev\tsysfs\n"}, without=frozenset({"modprobe"})), "overlay", "modprobe overlay"),
         (host({"/proc/self/mountinfo": "22 1 0:9 / / rw - overlay overlay rw\n"}), "storage", "XDG_CACHE_HOME"),
+        (host(free=lambda _: 999_999_999), "storage", "du -xsh"),
+        (host(free=lambda _: 3_999_999_999, has_tree=False), "storage", "du -xsh"),
     ],
 )
 def test_what_a_host_lacks_is_reported_with_its_remedy(subject: preflight.Subject, check: str, remedy: str) -> None:
     errors = preflight.examine(subject).errors
     assert {name for name, _ in errors} == {check}
-        (host(free=lambda _: 999_999_999), "storage", "du -xsh"),
-        (host(free=lambda _: 3_999_999_999, has_tree=False), "storage", "du -xsh"),
     assert remedy in errors[0][1].remedy
     with pytest.raises(CheckFailed) as caught:
         preflight.require(subject)
@@ -529,13 +528,6 @@ def test_leaders_that_ended_with_their_machines_lose_their_leases(holder: str, r
     assert found == {"kube-controller-manager": left, "kube-scheduler": left, "another": holder}
 
 
-def test_an_operations_error_is_reported_with_its_hint() -> None:
-    said = ["noise", "error: [preflight] checks failed", "  a detail", "hint: fix it", "hint: then again"]
-    error = operations._failure("init", members.machine_of_group(ClusterPaths(Path("/c/dev")), "one"), said)
-    assert (error.what, error.remedy) == ("init failed on one", "fix it then again")
-    assert error.detail == "[preflight] checks failed\n  a detail"
-
-
 def tar(path: Path, *, compressed: bool = False) -> Path:
     with tarfile.open(path, "w:gz" if compressed else "w") as made:
         made.addfile(tarfile.TarInfo("index.json"))
@@ -579,8 +571,8 @@ def test_a_missing_archive_is_reported() -> None:
         images.archive("/nonexistent/app.tar", standard_input=io.BytesIO()),
     ):
         pass
-
     assert "`docker save IMAGE | kubewright local load -`" in caught.value.remedy
+
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can enter machines")
 def test_logs_of_machines_that_do_not_run_or_exist_are_refused(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Final
 
 from kubewright.apis.machine import Layout
@@ -15,6 +15,8 @@ from kubewright.machines.machine import Machine
 from kubewright.pki import pins
 
 _RECORD: Final = str(Layout().machine_record)
+_LOOK: Final = 0.1
+"""Seconds between two looks at the machines while some of them join."""
 
 
 def newcomers(run: UpRun, names: Collection[str]) -> list[str]:
@@ -24,7 +26,10 @@ def newcomers(run: UpRun, names: Collection[str]) -> list[str]:
 
 
 def join(run: UpRun, names: Sequence[str]) -> list[Change]:
-    """Let machines join. etcd accepts one new member at a time, and each control plane needs most of the two cores of a small host."""
+    """Let machines join. etcd accepts one new member at a time, and each control plane needs most of the two cores of a small host.
+
+    Raises ComponentFailed if a join fails, HostError if a machine stops meanwhile. No join goes on after that.
+    """
     planes = [name for name in names if run.cluster.machine(name) is not None]
     groups = [*([planes] if planes else []), *([name] for name in names if name not in planes)]
     if not groups:
@@ -35,7 +40,16 @@ def join(run: UpRun, names: Sequence[str]) -> list[Change]:
         return [change for name in group for change in _join(run, name, pinned)]
 
     with ThreadPoolExecutor(len(groups)) as pool:
-        return [change for changes in pool.map(join_all, groups) for change in changes]
+        joins = [pool.submit(join_all, group) for group in groups]
+        try:
+            while wait(joins, timeout=_LOOK).not_done:
+                run.require_running()  # a join waits for a control plane that has stopped as long as it may
+            return [change for one in joins for change in one.result()]
+        except BaseException:  # the pool waits for its threads, and they wait for the operations
+            while wait(joins, timeout=_LOOK).not_done:
+                for name in names:
+                    operations.end(run.group.machines[name])
+            raise
 
 
 def _join(run: UpRun, name: str, pinned: Sequence[str]) -> list[Change]:

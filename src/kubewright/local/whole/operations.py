@@ -27,10 +27,10 @@ _ERROR: Final = "error: "
 def operate(machine: Machine, words: Sequence[str], document: str, *, reporter: Reporter) -> list[Change]:
     """Run `init` or `join`, with further flags, in a machine with a configuration; returns what it changed.
 
-    Ends what a killed `up` has left running, which would hold the machine's lock. Raises ComponentFailed with the error
-    that the operation reported.
+    Ends what a killed `up` has left running, which would hold the machine's lock. If it is interrupted, the operation
+    ends with it. Raises ComponentFailed with the error that the operation reported.
     """
-    _end_leftovers(machine)
+    end(machine)
     machine.run("sh", "-c", f"umask 077; cat > {_DOCUMENT}", data=document)
     own = program.own()
     argv = (*own.argv, *words, "--config", _DOCUMENT, "-o", "json")
@@ -44,11 +44,15 @@ def operate(machine: Machine, words: Sequence[str], document: str, *, reporter: 
                 raise _failure(words[0], machine, said)
             result.seek(0)
             return _changes(result.read(), machine)
+    except KeyboardInterrupt:
+        end(machine)
+        raise
     finally:
         machine.run("rm", "-f", _DOCUMENT, check=False)
 
 
-def _end_leftovers(machine: Machine) -> None:
+def end(machine: Machine) -> None:
+    """Kill the operations that run in a machine."""
     for pid in machine.cgroups.processes():
         with suppress(OSError):
             if _DOCUMENT.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):

@@ -80,9 +80,9 @@ def acting_as(owner: Owner | None) -> Iterator[None]:
     if owner is None:
         yield
         return
-    os.setegid(owner.gid)
-    os.seteuid(owner.uid)
-    try:
+    try:  # an interruption comes at any moment
+        os.setegid(owner.gid)
+        os.seteuid(owner.uid)
         yield
     finally:
         os.seteuid(0)

@@ -6,13 +6,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from kubewright.base.clock import Clock
+from kubewright.base.errors import HostError
 from kubewright.base.events import Reporter, State
 from kubewright.base.records import dataclass
 from kubewright.base.wait import PollingWaiter, Waiter
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
-from kubewright.local.whole import kernel
+from kubewright.local.whole import kernel, members
 from kubewright.machines.group import Group
 
 
@@ -72,6 +73,12 @@ class UpRun:
     def waiter(self) -> Waiter:
         """Waits, and shows for what."""
         return PollingWaiter(clock=self.clock, reporter=self.reporter)
+
+    def require_running(self) -> None:
+        """Require that all machines run, because waiting for one that does not is in vain. Raises HostError."""
+        for name in members.members(self.cluster.settled()):
+            if not self.group.machines[name].runs:
+                raise HostError(f"machine {name} has stopped", remedy=f"`sudo kubewright up --name {self.paths.name}` starts it again")
 
     def mark(self, subject: str, state: str) -> None:
         """Report a new state of a machine, or a milestone."""

@@ -193,12 +193,13 @@ def _restart_proxies(api: KubeAPI) -> None:
 def _wait_for_nodes(run: UpRun, api: KubeAPI, *, started: Collection[str], began: Moment) -> str:
     """Wait until all nodes are ready, or lack only a network plugin that the user installs; returns the worse of both states.
 
-    The Node of a machine that was started must have been renewed since the run began: it stays Ready for a while.
+    Raises HostError if a machine stops meanwhile. The Node of a machine that was started must have been renewed since the run began: it stays Ready for a while.
     """
     wanted, seen = set(members.members(run.cluster.settled())), dict[str, str]()
     accepted = {status.READY, *([status.NO_NETWORK] if run.cluster.cni == record.NO_CNI else [])}
 
     def ready() -> str | None:
+        run.require_running()
         since = dict.fromkeys(started, rfc3339_micro(began.time))
         try:
             states = status.node_states(api.list(named("Node")), leases=api.list(named("Lease"), NODE_LEASES), since=since)

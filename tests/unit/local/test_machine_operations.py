@@ -1,0 +1,85 @@
+"""What commands do in machines: operations that fail or are interrupted, and clusters that have no machines."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from busy import HANGS
+from kubewright.base.events import Event
+from kubewright.cli.main import main
+from kubewright.host.programs.commands import Ended
+from kubewright.local import record
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
+from kubewright.local.whole import members, operations
+from kubewright.machines.cgroups import Cgroups
+from kubewright.machines.machine import Machine
+from kubewright.machines.places import MachinePlaces
+
+PROCESSES = ClusterRecord(name="dev", id="0" * 32, machines=(LocalMachineRecord(name="dev-control-plane", address="127.0.0.11"),))
+HANGING = """\
+import sys, time
+print('{"event": "PhaseStarted", "phase": "certs"}', file=sys.stderr, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_an_operations_error_is_reported_with_its_hint() -> None:
+    said = ["noise", "error: [preflight] checks failed", "  a detail", "hint: fix it", "hint: then again"]
+    error = operations._failure("init", members.machine_of_group(ClusterPaths(Path("/c/dev")), "one"), said)
+    assert (error.what, error.remedy) == ("init failed on one", "fix it then again")
+    assert error.detail == "[preflight] checks failed\n  a detail"
+
+
+class Hanging(Machine):
+    """A machine in which any operation reports a phase and then hangs. Its programs run on the host."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("one", group="kw-0", places=MachinePlaces(directory), lower=(), namespace="", address="")
+        self.cgroups = cast("Cgroups", self)
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def processes(self) -> set[int]:
+        return {process.pid for process in self.running}
+
+    def run(self, *command: str, **_: object) -> Ended:
+        return Ended(code=0, out="", err="")
+
+    def start(self, *command: str, env: Mapping[str, str] | None = None, **how: int) -> subprocess.Popen[bytes]:
+        process: subprocess.Popen[bytes] = subprocess.Popen([sys.executable, "-c", HANGING, *command], **how)  # type: ignore[call-overload]
+        self.running.append(process)
+        return process
+
+
+class Impatient:
+    """A user who presses Ctrl-C as soon as something is reported."""
+
+    def emit(self, event: Event) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupted_operation_ends_in_its_machine(tmp_path: Path) -> None:
+    machine = Hanging(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        operations.operate(machine, ("init",), "{}\n", reporter=Impatient())
+    assert [process.wait(HANGS) for process in machine.running] == [-signal.SIGKILL]
+
+
+@pytest.mark.parametrize("words", [["machine", "add"], ["publish"], ["publish", "80:30080"], ["load", "app.tar"]])
+def test_a_cluster_of_processes_has_no_machines_ports_and_images(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    paths = ClusterPaths(tmp_path / "dev")
+    paths.root.mkdir(mode=0o700)
+    record.save(PROCESSES, paths.record)
+    before = paths.record.read_bytes()
+    assert main(["local", *words, "--name", "dev", "--state-dir", str(tmp_path)]) == 2
+    assert 'cluster "dev" consists of processes, not of machines' in capsys.readouterr().err
+    assert paths.record.read_bytes() == before
