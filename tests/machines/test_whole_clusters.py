@@ -17,9 +17,9 @@ from whole_kit import Cluster, clusters, fetched, web
 
 from kubewright.local.whole.members import HOST_NAME
 from kubewright.local.whole.services import volumes
-from kubewright.machines import firewall
+from kubewright.machines import firewall, group
 from kubewright.machines.firewall import Command
-from kubewright.machines.network import Network, range_of
+from kubewright.machines.network import Network, listed, range_of
 from kubewright.machines.parts import Parts
 from kubewright.machines.running import run
 from loopback import free_port
@@ -232,6 +232,20 @@ def test_firewalls_let_packets_of_the_bridge_pass_and_are_restored(parts: Parts)
         assert host.run(Command(argv=("nft", "list", "ruleset"))) == before
     finally:
         run("ip", "netns", "delete", name)
+
+
+def test_a_network_whose_creation_was_interrupted_is_completed(parts: Parts, tmp_path: Path) -> None:
+    name = f"t{os.getpid()}-half"
+    network = group.claim_network(name, tmp_path / name)
+    try:
+        run("ip", "link", "delete", network.bridge)
+        run("ip", "link", "add", network.bridge, "type", "bridge")
+        assert group.claim_network(name, tmp_path / name) == network
+        (link,) = listed(run("ip", "-j", "address", "show", network.bridge))
+        assert [row["local"] for row in link["addr_info"] if row["family"] == "inet"] == [network.gateway]
+        assert "UP" in link["flags"]
+    finally:
+        network.remove()
 
 
 def looked_up(port: int, name: str) -> bytes:

@@ -181,7 +181,7 @@ def network_of(group: str, directory: Path) -> Network:
 def claim_network(
     group: str, directory: Path, *, pods: Sequence[str] = (POD_SUBNET,), services: Sequence[str] = (), ipv6_first: bool = False
 ) -> Network:
-    """Return the network of a group, creating the bridge if necessary; a new one gets ranges that no other has.
+    """Return the network of a group, creating or completing the bridge if necessary; a new one gets ranges that no other has.
 
     It has IPv6 if its pods have; `ipv6_first` says which family the machines' first addresses then have. One group does
     so at a time. Raises HostError if a range of an existing network is in use by now.
@@ -190,7 +190,7 @@ def claim_network(
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(RUN / "networks.lock"):
         found = Network(bridge=bridge_of(group), ranges=_ranges(record), pods=tuple(pods), services=tuple(services))
-        if found.exists():
+        if found.is_complete():
             return found
         taken = networks.routed()
         if not found.ranges:

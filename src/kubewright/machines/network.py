@@ -99,13 +99,15 @@ class Network:
         """End what `route` did."""
         _ip(f"route delete {address} dev {self.bridge}")
 
-    def exists(self) -> bool:
-        """Return whether the bridge exists."""
-        return self.bridge in _links("type", "bridge")
+    def is_complete(self) -> bool:
+        """Return whether the bridge exists and has everything: it is set up last."""
+        rows = listed(run("ip", "-j", "link", "show", "type", "bridge"))
+        return any(row["ifname"] == self.bridge and "UP" in row["flags"] for row in rows)
 
     def make(self) -> None:
-        """Create the bridge."""
-        _ip(f"link add {self.bridge} type bridge")
+        """Create the bridge, or complete what an interrupted call has left."""
+        if self.bridge not in bridges():
+            _ip(f"link add {self.bridge} type bridge")
         if self.has_ipv6:  # the host's default may be to have none
             (_IPV6 / self.bridge / "disable_ipv6").write_text("0", encoding="ascii")
         _ip(*self._assigned(1, self.bridge), f"link set {self.bridge} up")
@@ -114,7 +116,8 @@ class Network:
         """Return the commands that give a link the addresses of a host, without looking for others that have them (RFC 4862): nobody can."""
         pairs = zip(self.ranges, self._hosts(number), strict=True)
         return [
-            f"address add {one}/{ipaddress.ip_network(wide).prefixlen} dev {link}{' nodad' if is_ipv6(wide) else ''}" for wide, one in pairs
+            f"address replace {one}/{ipaddress.ip_network(wide).prefixlen} dev {link}{' nodad' if is_ipv6(wide) else ''}"
+            for wide, one in pairs
         ]
 
     def attach(self, index: int) -> None:

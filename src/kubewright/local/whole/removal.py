@@ -37,8 +37,8 @@ def remove(paths: ClusterPaths, cluster: ClusterRecord, name: str, api: KubeAPI,
     if not cluster.is_worker(name):
         changes.append(_remove_member(paths, cluster, name, waiter))
     changes.append(remove_object(api, named("Node"), name))
-    members.machine_of_group(paths, name).remove()
     Network(bridge=bridge_of(members.group_name(paths))).detach(members.index_of(cluster.name, name))
+    members.machine_of_group(paths, name).remove()  # last: its directory says that it is not removed yet
     return [*(change for change in changes if change), Change(target=f"machine {name}", action=Action.DELETE)]
 
 
