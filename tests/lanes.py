@@ -86,6 +86,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_whole_hosts.py": Cost(3, 90),
     "tests/machines/test_whole_kills.py": Cost(4, 110),
     "tests/machines/test_whole_lifecycle.py": Cost(4, 130),
+    "tests/machines/test_whole_outages.py": Cost(4, 120),
     "tests/machines/test_whole_planes.py": Cost(4, 130),
     "tests/machines/test_whole_plugin.py": Cost(3, 25),
     "tests/machines/test_whole_tree.py": Cost(4, 180),

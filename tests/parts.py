@@ -148,6 +148,7 @@ TABLE: Final[Mapping[str, Part]] = {
     f"{_FAILURES}[a controller-manager that exits when it has begun]": SOAK,
     "tests/machines/test_upgrade_machines.py::test_kubeadm_calls_a_dead_controller_manager_a_success": SOAK,
     "tests/machines/test_whole_lifecycle.py": SOAK,
+    "tests/machines/test_whole_outages.py": SOAK,
     "tests/machines/test_whole_planes.py": SOAK,
     "tests/machines/test_whole_versions.py": SOAK,
 }

@@ -1,4 +1,4 @@
-"""Clusters of whole machines with IPv6: next to IPv4, and alone."""
+"""Clusters of whole machines with IPv6: next to IPv4, and alone; side by side, and next to a cluster of processes."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ PLACES = "{range .items[*]}{.metadata.name}{' '}{.spec.nodeName}{range .status.p
 
 
 @pytest.fixture
-def pair(parts: Parts) -> Iterator[tuple[Cluster, Cluster]]:
-    """Two clusters that do not exist yet."""
-    with clusters("d", "s") as (dual, alone):
-        yield dual, alone
+def three(parts: Parts) -> Iterator[tuple[Cluster, Cluster, Cluster]]:
+    """Three clusters that do not exist yet."""
+    with clusters("d", "s", "q") as (dual, alone, processes):
+        yield dual, alone, processes
 
 
-def test_pods_and_services_of_both_families(pair: tuple[Cluster, Cluster], parts: Parts, tmp_path: Path) -> None:
-    dual, alone = pair
+def test_pods_and_services_of_both_families(three: tuple[Cluster, Cluster, Cluster], parts: Parts, tmp_path: Path) -> None:
+    dual, alone, processes = three
     published = free_port()
     made = up(dual, DUAL, tmp_path, "--nodes", "1", "--publish", f"{published}:30066")
     both = [machine["addresses"] for machine in made["machines"]]
@@ -109,6 +109,11 @@ def test_pods_and_services_of_both_families(pair: tuple[Cluster, Cluster], parts
     made = up(alone, ALONE, tmp_path)
     (address,) = made["machines"][0]["addresses"]
     assert families([address]) == [6]
+    # two clusters of machines and one of processes, side by side
+    assert processes.up("--nodes", "0")["kind"] == "processes"
+    listed = json.loads(processes.call("local", "list", "-o", "json").stdout)["clusters"]
+    assert {row["name"]: row["state"] for row in listed} == dict.fromkeys((dual.name, alone.name, processes.name), "Ready")
+    processes.down()
     alone.kubectl("apply", "-f", "-", text=WORKLOAD)
     alone.kubectl("rollout", "status", "daemonset/web", "--timeout", "10m")
     answers(partial(fetched, url(address, 30080)), "the NodePort of the other cluster")
