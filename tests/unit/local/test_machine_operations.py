@@ -13,6 +13,7 @@ import pytest
 
 from busy import HANGS
 from kubewright.base.events import Event
+from kubewright.base.records import replace
 from kubewright.cli.main import main
 from kubewright.host.programs.commands import Ended
 from kubewright.local import record
@@ -83,3 +84,16 @@ def test_a_cluster_of_processes_has_no_machines_ports_and_images(
     assert main(["local", *words, "--name", "dev", "--state-dir", str(tmp_path)]) == 2
     assert 'cluster "dev" consists of processes, not of machines' in capsys.readouterr().err
     assert paths.record.read_bytes() == before
+
+
+def test_a_machine_is_found_next_to_a_cluster_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    broken, paths = ClusterPaths(tmp_path / "a"), ClusterPaths(tmp_path / "dev")
+    for one in (broken, paths):
+        one.root.mkdir(mode=0o700)
+    broken.record.write_text("{}")
+    record.save(replace(PROCESSES, kind=record.MACHINES, nodes=1), paths.record)
+    said = {}
+    for machine in ("dev-worker-1", "dev-worker-2"):
+        assert main(["local", "shell", machine, "--state-dir", str(tmp_path)]) == 1
+        said[machine] = "does not describe a cluster" in capsys.readouterr().err
+    assert said == {"dev-worker-1": False, "dev-worker-2": True}

@@ -152,19 +152,28 @@ def _running(parsed: Parsed, name: str) -> Machine:
 
 
 def _cluster_of(parsed: Parsed, name: str) -> tuple[ClusterPaths, ClusterRecord]:
-    """Return the cluster of a machine: the one given with --name, else the one that has a machine of this name. Raises UsageError."""
+    """Return the cluster of a machine: the one given with --name, else the one that has a machine of this name.
+
+    Raises UsageError if there is none, HostError if a cluster that cannot be read may have it.
+    """
     if "name" in parsed.given:
         paths = owner.paths_of(parsed.text("name"), state_dir=parsed.text("state-dir"))
         return paths, clusters.require(paths)
     given = parsed.text("state-dir")
     caller = owner.caller(os.environ)
     places = [state_directory(given), *([caller.clusters] if caller is not None and not given else [])]
-    for place in places:
-        for path in sorted(place.glob("*/cluster.json")):
-            paths = ClusterPaths(path.parent)
+    unreadable = list[HostError]()
+    for path in (path for place in places for path in sorted(place.glob("*/cluster.json"))):
+        paths = ClusterPaths(path.parent)
+        try:
             cluster = clusters.require(paths)
-            if cluster.is_whole and name in members.members(cluster):
-                return paths, cluster
+        except HostError as error:
+            unreadable.append(error)
+            continue
+        if cluster.is_whole and name in members.members(cluster):
+            return paths, cluster
+    if unreadable:
+        raise unreadable[0]
     raise UsageError(
         f"there is no machine {quoted(name)}", remedy="`kubewright local status --name CLUSTER` lists the machines of a cluster"
     )
