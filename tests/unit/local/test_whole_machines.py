@@ -135,9 +135,11 @@ def test_a_configuration_of_kind_is_refused_with_what_to_use_instead() -> None:
         ("ClusterConfiguration", {"networking": {"dnsDomain": "not a domain"}}, "networking.dnsDomain"),
         ("InitConfiguration", {"nodeRegistration": {"taints": "none"}}, "nodeRegistration.taints"),
         ("KubeletConfiguration", {"maxPods": "many"}, "maxPods"),
+        ("JoinConfiguration", {"nodeRegistration": {"taints": "none"}}, "nodeRegistration.taints"),
+        ("JoinConfiguration", {"timeouts": {"discovery": "soon"}}, "timeouts.discovery"),
     ],
 )
-def test_what_init_would_refuse_is_refused_before_anything_is_made(kind: str, fields: dict[str, Any], path: str) -> None:
+def test_what_init_or_join_would_refuse_is_refused_before_anything_is_made(kind: str, fields: dict[str, Any], path: str) -> None:
     version = "kubelet.config.k8s.io/v1beta1" if kind == "KubeletConfiguration" else "kubeadm.k8s.io/v1beta4"
     with pytest.raises(ValidationError) as caught:
         documents.require_valid(json.dumps({"apiVersion": version, "kind": kind, **fields}))
@@ -146,7 +148,18 @@ def test_what_init_would_refuse_is_refused_before_anything_is_made(kind: str, fi
 
 def test_valid_documents_are_accepted() -> None:
     six = networking(serviceSubnet="fd00:96::/112")
-    for config in ("", DUAL, six, networking(), DUAL.replace("v1beta4", "v1beta3").replace('[{name: v, value: "4"}]', '{v: "4"}')):
+    labels = {"kubeletExtraArgs": [{"name": "node-labels", "value": "disk=ssd"}], "taints": [{"key": "reserved", "effect": "NoSchedule"}]}
+    worker = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration", "nodeRegistration": labels}
+    older = {**worker, "apiVersion": "kubeadm.k8s.io/v1beta3", "nodeRegistration": {"kubeletExtraArgs": {"node-labels": "disk=ssd"}}}
+    for config in (
+        json.dumps(worker),
+        json.dumps(older),
+        "",
+        DUAL,
+        six,
+        networking(),
+        DUAL.replace("v1beta4", "v1beta3").replace('[{name: v, value: "4"}]', '{v: "4"}'),
+    ):
         documents.require_valid(config)
 
 

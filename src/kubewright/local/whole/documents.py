@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kubewright.apis.machine import Detected
 from kubewright.base import yaml
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, replace
 from kubewright.base.versions import supported
 from kubewright.base.yaml import Document
 from kubewright.kube.patches import apply_merge
@@ -56,6 +57,9 @@ _FIXED: Final = (
     (_JOIN, "caCertPath"),
 )
 """Fields that the cluster sets itself."""
+_ANY_TOKEN: Final = "abcdef.0123456789abcdef"  # noqa: S105 - of nobody
+_ANY_MACHINE: Final = Detected(host_name="machine", default_ipv4="172.30.0.11", cri_sockets=("unix:///run/containerd/containerd.sock",))
+"""A machine that does not exist, with which documents are checked."""
 _DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     _KUBELET: {
         "cgroupDriver": "cgroupfs",
@@ -81,11 +85,12 @@ class Credentials:
 
 
 def require_valid(config: str) -> None:
-    """Refuse documents that set what the cluster chooses itself, ranges that it cannot have, and what `init` would refuse.
+    """Refuse documents that set what the cluster chooses itself, ranges that it cannot have, and what `init` and `join` would refuse.
 
     Raises DocumentError and ValidationError, naming every such field, and UsageError for an unsupported version of Kubernetes.
     """
-    from kubewright.apis.kubeadm.loading import load_cluster  # of all commands, only `up` needs it
+    from kubewright.apis.kubeadm.loading import load_cluster, load_join  # of all commands, only `up` needs it
+    from kubewright.apis.kubeadm.node_types import BootstrapTokenDiscovery, Discovery
 
     if not config:
         return
@@ -110,6 +115,9 @@ def require_valid(config: str) -> None:
     if not {_INIT, _CLUSTER} & set(map(_kind, known)):  # one of them is required
         known += yaml.load_all(yaml.dump({"apiVersion": _KUBEADM, "kind": _CLUSTER}))
     load_cluster(known)
+    if joins := [document for document in documents if _kind(document) == _JOIN]:
+        token = BootstrapTokenDiscovery(token=_ANY_TOKEN, api_server_endpoint=f"{ENDPOINT}:{PORT}", unsafe_skip_ca_verification=True)
+        load_join(joins, detected=_ANY_MACHINE, change=lambda given: replace(given, discovery=Discovery(bootstrap_token=token)))
 
 
 def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: float, unverified: bool) -> str:
