@@ -8,7 +8,7 @@ import os
 import tarfile
 import tempfile
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
@@ -231,6 +231,19 @@ timeouts: {discovery: 7s}
     assert join("dev-control-plane-2", "172.30.4.12", cluster=cluster)["patches"] == {"directory": "/mnt/patches"}
     older = replace(cluster, config=config.replace("v1beta4", "v1beta3").partition("timeouts")[0])
     assert "timeouts" not in join("dev-worker-1", cluster=older)
+
+
+def test_patches_that_machines_do_not_see_are_refused() -> None:
+    kinds = ("InitConfiguration", "JoinConfiguration")
+    config = "---\n".join(f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: {kind}\npatches: {{directory: /mnt/all/{kind}}}\n" for kind in kinds)
+    documents.require_patches(config, [PurePosixPath("/mnt/all")])
+    documents.require_patches("", [])
+    documents.require_patches(config.replace("/mnt/all/InitConfiguration", '""').replace("/mnt/all/JoinConfiguration", '""'), [])
+    for mounted in ([], [PurePosixPath("/mnt/other"), PurePosixPath("/mnt/all/InitConfiguration")]):
+        with pytest.raises(ValidationError) as caught:
+            documents.require_patches(config, mounted)
+        assert [str(error.path) for error in caught.value.errors] == ["patches.directory"] * (1 if mounted else 2)
+        assert "--mount" in caught.value.remedy
 
 
 def test_the_users_taints_of_the_only_machine_and_waived_checks_are_kept() -> None:

@@ -6,6 +6,7 @@ The kubelet and kube-proxy run in containers of systemd-nspawn, which share the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from kubewright.apis.machine import Detected
@@ -42,6 +43,7 @@ _TIMEOUTS: Final = (
     "kubernetesAPICall",
     "tlsBootstrap",
 )
+_PATCHES: Final = ("patches", "directory")
 _FIXED: Final = (
     (_INIT, "localAPIEndpoint"),
     (_INIT, "nodeRegistration.name"),
@@ -118,6 +120,29 @@ def require_valid(config: str) -> None:
     if joins := [document for document in documents if _kind(document) == _JOIN]:
         token = BootstrapTokenDiscovery(token=_ANY_TOKEN, api_server_endpoint=f"{ENDPOINT}:{PORT}", unsafe_skip_ca_verification=True)
         load_join(joins, detected=_ANY_MACHINE, change=lambda given: replace(given, discovery=Discovery(bootstrap_token=token)))
+
+
+def require_patches(config: str, mounted: Sequence[PurePosixPath]) -> None:
+    """Require that new machines see the directories of patches: they have what is mounted at these paths. Raises ValidationError."""
+    path = ".".join(_PATCHES)
+    errors = [
+        FieldError(
+            path=FieldPath(path),
+            type=FieldErrorType.INVALID,
+            reason="a new machine has no such directory",
+            value=directory,
+            source=document.where(path),
+        )
+        for document in documents_of(config)
+        if (kind := _kind(document)) in {_INIT, _JOIN} and isinstance(directory := field([document], kind, *_PATCHES), str) and directory
+        if not any(PurePosixPath(directory).is_relative_to(target) for target in mounted)
+    ]
+    if errors:
+        raise ValidationError(
+            f"{SOURCE} names directories of patches that machines do not see",
+            errors,
+            remedy="mount them, for example --mount $PWD/patches:/mnt/patches:ro",
+        )
 
 
 def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: float, unverified: bool) -> str:

@@ -79,6 +79,8 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
         cluster = _wanted(paths, options, found, random)
         preflight.require_families(cluster.config)
         mounts.require_sources(cluster.mounted)
+        if not cluster.made:
+            documents.require_patches(cluster.config, [one.target for one in cluster.mounted])
         ports.require_free(paths, cluster, options)
         parts = ensure_parts(version=cluster.kubernetes_version, sources=sources, reporter=reporter)
         if found is not None and not found.made:
