@@ -77,6 +77,7 @@ def test_a_cluster_survives_swap_a_full_disk_and_a_reboot_of_its_host(cluster: C
     cluster.kubectl("apply", "-f", "-", text=WORKLOAD)
     cluster.kubectl("rollout", "status", "statefulset/web", "--timeout", "10m")
     eventually(lambda: fetched(f"http://127.0.0.1:{port}") == "kept\n", "the published port")
+    assert cluster.inside("control-plane", "kubectl", "get", "nodes", "-o", "name").stdout == f"node/{cluster.name}-control-plane\n"
 
     cluster.inside(
         "control-plane", "sh", "-c", "cat > /root/swaps; mount --bind /root/swaps /proc/swaps; systemctl restart kubelet", text=SWAPS

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from kubewright import binaries
 from kubewright.base.errors import HostError, UsageError
@@ -26,12 +27,16 @@ from kubewright.local.whole.services import client
 from kubewright.local.whole.status import state_of
 from kubewright.machines.machine import Machine
 
+_ADMINISTRATOR: Final = "/etc/kubernetes/admin.conf"
+
 
 def shell(parsed: Parsed) -> int:
-    """Replace this process by a shell or a command in a machine."""
+    """Replace this process by a shell or a command in a machine. In control planes, kubectl finds the API server."""
     name, *command = parsed.strings("words")
-    machine = _running(parsed, name)
-    argv = machine.argv(*(command or ["bash", "-l"]), env={"TERM": os.environ.get("TERM", "dumb")})
+    paths, cluster = _cluster_of(parsed, name)
+    machine = _running(paths, cluster, name)
+    administrator = {"KUBECONFIG": _ADMINISTRATOR} if cluster.machine(name) is not None else {}
+    argv = machine.argv(*(command or ["bash", "-l"]), env={"TERM": os.environ.get("TERM", "dumb"), **administrator})
     os.execvp(argv[0], argv)  # noqa: S606 - argument lists only
 
 
@@ -140,9 +145,8 @@ def _tell(parsed: Parsed, name: str, *, changed: bool, said: str) -> int:
     return 0
 
 
-def _running(parsed: Parsed, name: str) -> Machine:
+def _running(paths: ClusterPaths, cluster: ClusterRecord, name: str) -> Machine:
     """Return a running machine. Raises UsageError for an unknown one, HostError for one that is stopped or without root."""
-    paths, cluster = _cluster_of(parsed, name)
     machine = members.machine_of(paths, cluster, name)
     machines.require_root(f"local shell {name}")
     if not machine.runs:
