@@ -348,6 +348,7 @@ def test_an_unknown_machine_is_refused_with_the_known_ones(tmp_path: Path) -> No
     [
         (["nameserver 192.0.2.1\nsearch example.com\nnameserver 192.0.2.2\n"], ("192.0.2.1", "192.0.2.2")),
         (["nameserver 127.0.0.53\noptions edns0\n", "nameserver 192.0.2.9\n"], ("192.0.2.9",)),
+        (["nameserver 127.0.0.1\n", "nameserver ::1\n", "nameserver 192.0.2.9\n"], ("192.0.2.9",)),
         (["nameserver fe80::1%eth0\nnameserver x;y\nnameserver 2001:DB8::53\n"], ("2001:db8::53",)),
         (["# none\nnameserver\n"], ()),
         ([], ()),

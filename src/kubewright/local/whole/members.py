@@ -30,7 +30,8 @@ HOST_NAME: Final = "host.kubewright.internal"
 ENDPOINT: Final = "api.kubewright.internal"
 """The API server, in machines: all control planes. Clients try one address after the other, so they survive the loss of one."""
 MOST_WORKERS: Final = 150
-_SERVERS: Final = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
+_SERVERS: Final = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf", "/run/NetworkManager/no-stub-resolv.conf")
+"""Files with name servers; the services of the last two know the real ones if the first one names a server of the host itself."""
 _FIRST_WORKER: Final = 50
 """Workers have the indices after this one, control planes those before."""
 
@@ -142,10 +143,9 @@ def _read(paths: Sequence[str]) -> dict[str, str]:
 
 
 def resolvers(files: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the name servers of the host that machines can reach, from the texts of resolv.conf and of systemd-resolved's own.
+    """Return the name servers that machines can reach, from the first of these texts of resolv.conf that names any.
 
-    Machines cannot reach loopback addresses of the host. If it uses the stub of systemd-resolved, the file of that service
-    names the real servers.
+    Machines cannot reach loopback addresses of the host.
     """
     for text in files.values():
         words = [line.split() for line in text.splitlines()]
