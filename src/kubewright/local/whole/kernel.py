@@ -14,11 +14,11 @@ _RELEASE: Final = os.uname().release
 
 
 def configuration(*, root: Path = Path("/"), release: str = _RELEASE) -> Path | None:
-    """Return the file with the configuration of the kernel; None if this host has none, as in most containers."""
+    """Return the file with the configuration of the kernel; None if this host has none, as in most containers, or this user cannot read it."""
     from kubewright.preflight.system import CONFIGS
 
     paths = (root / pattern.format(release=release).lstrip("/") for pattern in CONFIGS)
-    return next((path for path in paths if path.is_file()), None)
+    return next((path for path in paths if os.access(path, os.R_OK)), None)
 
 
 def shared(*, root: Path = Path("/"), release: str = _RELEASE) -> dict[str, Path]:
