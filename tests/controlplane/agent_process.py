@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import own_network
 import pytest
 from agent_cluster import AgentCluster
+from testbed.configuration import SHARED_DISK
 
 import certificate_summaries as summaries
 from kubewright.agent.certificates.store import FileCredentialStore
@@ -72,6 +73,9 @@ class Agent:
         self.health = free_address((10248, 10250))
         self.invite(token)
         (place / "conf.d").mkdir()
+        (place / "conf.d" / "00-disk.conf").write_text(
+            f"apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{SHARED_DISK}"
+        )
         (place / "conf.d" / "10-lease.conf").write_text(settings)
 
     def invite(self, token: BootstrapTokenString) -> None:

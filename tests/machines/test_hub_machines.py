@@ -31,6 +31,7 @@ from machine_kit import (
     write,
 )
 from testbed.bed import Bed
+from testbed.configuration import SHARED_DISK
 from tunnel_kit import UDP, addresses, capture, carry_pods, exposed, peers
 
 import canaries
@@ -51,12 +52,12 @@ BEFORE = "v1.35.4"
 PACKAGED = "/lib/systemd/system"
 PROGRAMS = "/opt/kubewright/before"
 """Its path in a machine."""
-KUBELET = """\
+KUBELET = f"""\
 cgroupDriver: cgroupfs
 failCgroupV1: false  # these machines have cgroup v1
 rotateCertificates: true
 serverTLSBootstrap: true
-"""
+{SHARED_DISK}"""
 SHORT = "6m"
 """Lifetime of one node's certificates: its kubelet requests new ones after 0.7 to 0.9 of it, and has half a minute at least to get them."""
 UNIT = """\

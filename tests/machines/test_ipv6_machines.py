@@ -33,7 +33,7 @@ def test_a_cluster_of_machines_without_ipv4(parts: Parts) -> None:
         one, two = bed["one"], bed["two"]
         for machine, address in ((one, "fd00:31::11"), (two, "fd00:31::12")):
             machine.run("sh", "-ec", ONLY_IPV6.format(address=address))
-        write(one, CONFIG, INIT.format(address='"fd00:31::11"').replace("networking: {podSubnet: 10.244.0.0/16}", NETWORKS))
+        write(one, CONFIG, INIT.format(address='"fd00:31::11"').replace("networking:\n  podSubnet: 10.244.0.0/16", NETWORKS))
         kubewright(one, "init", "--config", CONFIG)
         assert kubewright(one, "init", "--plan", "--config", CONFIG).out == ""
         kubewright(two, *patiently(two, join_command(one)))
