@@ -100,7 +100,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/controlplane/test_agent_nodes.py": Cost(2, 35),
     "tests/controlplane/test_agent_run.py": Cost(2, 60),
     "tests/controlplane/test_ci_templates.py": Cost(2, 65),
-    "tests/controlplane/test_controllers_replicas_real.py": Cost(3, 70),
+    "tests/controlplane/test_controllers_replicas_real.py": Cost(3, 140),
     "tests/controlplane/test_etcd_membership.py": Cost(2, 55),
     "tests/controlplane/test_etcd_restore.py": Cost(4, 190),
     "tests/controlplane/test_hub_real.py": Cost(2, 55),

@@ -25,11 +25,12 @@ from replicas_kit import NAME, Replicas, audited_cluster, body, interrupted_roun
 
 import hostile_clients
 from kubewright.apis.machine import Layout
+from kubewright.base import yaml
 from kubewright.base.randomness import SystemRandom
 from kubewright.http.sync import Transport
 from kubewright.http.tls import anonymous_context, client_context, identify
 from kubewright.kube.client import KubeClient
-from kubewright.kube.credentials import ClientCertificate
+from kubewright.kube.credentials import BearerToken, ClientCertificate
 from kubewright.kube.daemons.serving_identity import own_pair
 from kubewright.kube.resources import LEASE
 from kubewright.manifests import controllers
@@ -191,6 +192,37 @@ def test_metrics_require_authorization_and_the_service_manager_is_notified(api: 
         while manager.recv(4096) != b"STOPPING=1":
             pass
         assert replica.process.wait(600) == 0
+
+
+def test_a_new_token_in_the_file_of_a_kubeconfig_is_used_when_the_old_one_is_invalid(
+    api: KubeClient, replicas: Replicas, tmp_path: Path
+) -> None:
+    tokens = {name: _account(api, name, may=False) for name in ("former", "present")}
+    rbac = "rbac.authorization.k8s.io"
+    binding = {
+        "apiVersion": f"{rbac}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "accounts-of-replicas"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": "default"} for name in tokens],
+    }
+    api.create(binding)
+    kubeconfig, file = tmp_path / "kubeconfig", tmp_path / "token"
+    document = yaml.load_one(replicas.kubeconfig.read_bytes(), source="kubeconfig").value
+    document["users"] = [{**user, "user": {"tokenFile": "token"}} for user in document["users"]]
+    kubeconfig.write_text(yaml.dump(document))
+    file.write_text(tokens["former"])
+    lease = ("--leader-elect-lease-duration=1h", "--leader-elect-renew-deadline=30m")
+    replica = replicas.start(*PATIENT, *lease, f"--kubeconfig={kubeconfig}")
+    eventually(lambda: replicas.leader(api) is replica, "it to lead")
+    assert api.raw("DELETE", "/api/v1/namespaces/default/serviceaccounts/former").status == 200
+    former = KubeClient(api.access.as_identity(BearerToken(tokens["former"])))
+    eventually(lambda: former.raw("GET", "/version").status == 401, "the former token to be refused")
+    former.close()
+    file.write_text(tokens["present"])
+    api.create(body("with-the-present-token"))
+    eventually(lambda: "with-the-present-token" in issued(api), "the certificate")
+    assert replica.process.poll() is None
 
 
 def test_a_failed_request_has_an_event(api: KubeClient, replicas: Replicas) -> None:
