@@ -165,6 +165,13 @@ def test_pulls_that_try_every_image_report_all_failures(how):
     assert runtime.there == {"b", "d"}
 
 
+def test_after_a_failure_further_images_are_tried_once_each():
+    runtime = Images(broken={"a": (9, HostError), "c": (9, HostError)})
+    with pytest.raises(HostError, match="2 of 3 images"):
+        pull(runtime, "a", "b", "c", tries_all=True)
+    assert runtime.told == [*"aaaaa", "b", "c"]
+
+
 def test_without_a_runtime_one_image_is_tried():
     runtime = Images(broken=dict.fromkeys("abc", (5, RuntimeUnavailable)))
     with pytest.raises(RuntimeUnavailable):

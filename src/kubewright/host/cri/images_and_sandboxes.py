@@ -66,7 +66,8 @@ def pull_images(images: Sequence[str], *, runtime: ContainerRuntime, how: Pull, 
 
     The policy Never yields nothing.
 
-    A serial pull ends with the error of the first image that fails, unless it tries all. A parallel pull tries all.
+    A serial pull ends with the error of the first image that fails, unless it tries all: then each of the others is
+    tried once, because one registry is usually the cause. A parallel pull tries all.
     After that, one HostError names all that failed. A caller that stops early should close the runtime, which ends
     pulls in progress.
     """
@@ -91,12 +92,18 @@ class _Puller:
         self._clock = clock
         self._reporter = reporter
         self._total = total
+        self._attempts = how.attempts
         self._done: list[str] = []
 
     def get(self, image: str) -> Change:
         """Pull one image, unless it exists and the policy accepts that."""
         self._tell(image)
-        change = self._get(image)
+        try:
+            change = self._get(image)
+        except HostError:
+            if self._how.serial:
+                self._attempts = 1
+            raise
         self._done.append(image)
         self._tell("")
         return change
@@ -107,7 +114,7 @@ class _Puller:
         return self._tried(lambda: self._runtime.pull(image))
 
     def _tried(self, call: Callable[[], T]) -> T:
-        return retry(call, clock=self._clock, on=_worth_it, attempts=self._how.attempts, backoff=steady(0))
+        return retry(call, clock=self._clock, on=_worth_it, attempts=self._attempts, backoff=steady(0))
 
     def _tell(self, image: str) -> None:
         self._reporter.emit(Progress(task="pull images", done=len(self._done), total=self._total, unit="images", text=image))
