@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sys
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -14,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "enrollment"))
 from hub_kit import CLIENT_CA, authority, keep
 
 from kubewright.apis.join_records import IssuedCertificate, JoinRecord, State
-from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
+from kubewright.apis.kubeconfig import BearerToken, EmbeddedCertificate, kubeconfig_document
 from kubewright.apis.machine import Layout
 from kubewright.base import yaml
 from kubewright.base.randomness import SystemRandom
@@ -46,16 +48,21 @@ class Commands:
             (self.programs / name).write_text("#!/bin/sh\necho 'Device does not exist.' >&2\nexit 1\n")
             (self.programs / name).chmod(0o755)
         self.host = OverlayHost(RealHost(layout=Layout.below(PurePosixPath(directory)), environment={"PATH": str(self.programs)}))
+        for name, text in {"ca.crt": CLIENT_CA[0], "ca.key": CLIENT_CA[1]}.items():
+            (directory / name).write_text(text)
+        self.use(BearerToken(token="t" * 20))
+
+    def use(self, credentials: BearerToken | EmbeddedCertificate) -> None:
+        """Write the kubeconfig with these credentials."""
         document = kubeconfig_document(
             server="https://10.0.0.1:6443",
             cluster_name="a",
             user="hub",
             context="a",
-            credentials=BearerToken(token="t" * 20),
+            credentials=credentials,
             ca_pem=authority("api")[0].encode(),
         )
-        for name, text in {"admin.conf": yaml.dump(document), "ca.crt": CLIENT_CA[0], "ca.key": CLIENT_CA[1]}.items():
-            (directory / name).write_text(text)
+        (self.directory / "admin.conf").write_text(yaml.dump(document))
 
     def run(self, *words: str, code: int = 0) -> str:
         given = (f"--state={self.directory}/state.db", f"--key-file={self.directory}/state.key")
@@ -226,6 +233,33 @@ def test_fields_that_nodes_refuse_are_reported_when_the_cluster_is_added(command
     commands.add(f"--kubelet-config={commands.directory}/kubelet.yaml", code=code)
     assert told in commands.warned
     assert bool(commands.warned) == bool(told)
+
+
+def token_until(seconds: object) -> BearerToken:
+    claims = base64.urlsafe_b64encode(json.dumps({"exp": seconds}).encode()).decode().rstrip("=")
+    return BearerToken(token=f"aaaa.{claims}.bbbb")
+
+
+HOUR = datetime.now(UTC) + timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("credentials", "told"),
+    [
+        (token_until(int(HOUR.timestamp())), f"expire at {HOUR:%Y-%m-%dT%H:%M:%SZ}: before that, run this command again"),
+        (token_until(int(HOUR.timestamp()) + 365 * 86400), ""),
+        (token_until("soon"), ""),
+        (token_until(10**30), ""),
+        (BearerToken(token="a.b"), ""),
+        (EmbeddedCertificate(certificate_pem=CLIENT_CA[0].encode(), key_pem=CLIENT_CA[1].encode()), ""),
+    ],
+    ids=["an hour", "a year", "text", "never", "no JWT", "certificate"],
+)
+def test_credentials_that_expire_soon_are_reported_when_the_cluster_is_added(commands, credentials, told):
+    commands.use(credentials)
+    commands.add()
+    assert told in commands.warned
+    assert ("expire at" in commands.warned) == bool(told)
 
 
 def test_the_interface_is_removed_with_the_cluster_even_without_a_daemon(commands):

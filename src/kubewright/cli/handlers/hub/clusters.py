@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Mapping
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -11,6 +14,7 @@ from kubewright.apis import formats
 from kubewright.apis.kubeconfig import BearerToken, EmbeddedCertificate, kubeconfig_document
 from kubewright.apis.kubeconfig.documents import Credentials
 from kubewright.base import yaml
+from kubewright.base.clock import SystemClock, rfc3339
 from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
 from kubewright.base.messages import quoted
@@ -28,11 +32,11 @@ from kubewright.enrollment.protocol import decisions
 from kubewright.enrollment.state.clusters import LoadedCluster, TenantCluster
 from kubewright.enrollment.state.store import HubStore
 from kubewright.host.filesystem.files import Files
-from kubewright.kube.credentials import Access, ClientCertificate
+from kubewright.kube.credentials import Access, ClientCertificate, Identity
 from kubewright.kube.credentials import BearerToken as TokenIdentity
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.server_info import server_version
-from kubewright.pki import keys
+from kubewright.pki import certificates, keys
 from kubewright.pki.keys import Algorithm
 
 _COLUMNS: Final = (
@@ -45,6 +49,8 @@ _COLUMNS: Final = (
 )
 _REQUIRED: Final = ("kubeconfig", "client-ca-cert-file", "client-ca-key-file")
 _KEY_COLUMNS: Final = (("name", "NAME"), ("vpnKey", "VPN KEY"))
+_SOON: Final = timedelta(days=30)
+"""Credentials that expire sooner are reported: the hub keeps them as they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +89,8 @@ def add(parsed: Parsed) -> int:
         raise UsageError(f"a cluster cannot have the name {quoted(name)}", remedy="use lower case letters, digits, '-' and '.'")
     _require_files(parsed)
     options = inputs.complete(parsed, ClusterOptions)
-    wanted = _wanted(options, name)
+    access = load_access(PurePosixPath(options.kubeconfig), read=Files().read)
+    wanted = _wanted(options, name, access)
     with state.store(parsed) as store:
         clusters = store.clusters()
         known = next((one for one in clusters if one.name == name), None)
@@ -97,6 +104,7 @@ def add(parsed: Parsed) -> int:
         store.save_cluster(cluster, state.event(name, "cluster changed" if known else "cluster added"))
         hub_vpn.warn_of_missing_programs(vpn)
         _warn_of_refused_fields(cluster)
+        _warn_of_expiry(access.identity)
         write_rows([_row(store, loaded)], columns=_COLUMNS, form=parsed.text("output"))
     return 0
 
@@ -108,6 +116,24 @@ def _warn_of_refused_fields(cluster: TenantCluster) -> None:
     except RefusedFields as error:
         joining = f", or join machines with {error.flag}" if error.flag else ""
         inputs.warn([f"nodes refuse fields in --kubelet-config: {error}: leave that out{joining}"])
+
+
+def _warn_of_expiry(identity: Identity) -> None:
+    """Warn about credentials that expire soon, such as a token that its file would have renewed."""
+    end = _end_of(identity)
+    if end is not None and end - SystemClock().now() < _SOON:
+        inputs.warn([f"the credentials in the kubeconfig expire at {rfc3339(end)}: before that, run this command again with new ones"])
+
+
+def _end_of(identity: Identity) -> datetime | None:
+    """Return when credentials expire; None for a token that never does, or whose expiry only the API server knows."""
+    if isinstance(identity, ClientCertificate):
+        return certificates.first(identity.cert_pem, source="the certificate in the kubeconfig").not_after
+    try:
+        claims = identity.token.split(".")[1] if isinstance(identity, TokenIdentity) else ""
+        return datetime.fromtimestamp(json.loads(base64.urlsafe_b64decode(f"{claims}=="))["exp"], UTC)
+    except (ValueError, LookupError, TypeError, OverflowError, OSError):
+        return None
 
 
 def list_clusters(parsed: Parsed) -> int:
@@ -163,9 +189,8 @@ def _row(store: HubStore, loaded: LoadedCluster) -> dict[str, object]:
     }
 
 
-def _wanted(options: ClusterOptions, name: str) -> dict[str, Any]:
-    """Return the cluster's fields except generated keys. Raises UsageError, and CertificateError for an unusable kubeconfig."""
-    access = load_access(PurePosixPath(options.kubeconfig), read=Files().read)
+def _wanted(options: ClusterOptions, name: str, access: Access) -> dict[str, Any]:
+    """Return the cluster's fields except generated keys. Raises UsageError for an unusable kubeconfig."""
     if access.ca_pem is None:
         raise UsageError("the kubeconfig contains no CA certificate", remedy="use one with certificate-authority-data")
     server = options.server or access.server
