@@ -201,6 +201,20 @@ def test_the_plan_equals_that_of_kubeadm(cluster, words):
     assert cluster.kubewright("plan", *words, "--ignore-preflight-errors=all", "-o", "json").out == theirs.out
 
 
+def test_kubelets_that_are_newer_than_an_api_server_are_warned_about(cluster):
+    """kubeadm only lists them."""
+    node = cluster.client.get(resources.NODE, HOST)
+    cluster.client.update(
+        {**node, "status": {**node["status"], "nodeInfo": {**NODE_INFO, "kubeletVersion": "v1.37.0"}}}, subresource="status"
+    )
+    words = ("plan", "v1.36.3", "--ignore-preflight-errors=all")
+    theirs, ours = cluster.kubeadm(*words), cluster.kubewright(*words)
+    assert (ours.code, theirs.code) == (0, 0), ours.err + theirs.err
+    assert rows(ours.out) == rows(theirs.out)
+    warned = f"the kubelets on {HOST} have v1.37.0, and an API server has v1.36.1"
+    assert (warned in ours.err, "v1.37.0" in theirs.err) == (True, False)
+
+
 def test_the_other_formats_equal_those_of_kubeadm(cluster):
     for form in ("yaml", "kyaml", "jsonpath={.availableUpgrades[*].description}"):
         words = ("plan", "v1.36.2", "--ignore-preflight-errors=all", "-o", form)

@@ -51,6 +51,16 @@ def test_a_cluster_without_a_readable_version_is_an_error(texts):
         plan(cluster(*texts), PlanOptions(), tool=TOOL)
 
 
+@pytest.mark.parametrize(
+    ("servers", "kubelet", "warned"), [(("v1.36.1",), "v1.36.9", 0), (("v1.36.1", "v1.35.4"), "v1.36.0", 1), (("v1.36.1",), "", 0)]
+)
+def test_kubelets_that_are_newer_than_the_oldest_api_server_are_warned_about(servers, kubelet, warned):
+    found = plan(cluster(*servers, kubelets={kubelet: ["node1"]}), PlanOptions(version="v1.36.3"), tool=TOOL)
+    assert [text.partition(":")[0] for text in found.warnings] == [
+        f"the kubelets on node1 have {kubelet}, and an API server has v1.35.4"
+    ] * warned
+
+
 def test_pre_releases_require_a_version():
     with pytest.raises(UsageError, match="not looked up"):
         plan(cluster("v1.36.1"), PlanOptions(experimental=True), tool=TOOL)

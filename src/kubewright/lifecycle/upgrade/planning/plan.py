@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from kubewright.base.errors import UsageError
@@ -117,7 +118,18 @@ def plan(observed: ClusterVersions, wish: PlanOptions, *, groups: Collection[str
         AvailableUpgrade(description=description, components=tuple(_components(observed, text, needed, tool, etcd=wish.etcd)))
         for description, needed in (_offers(wish, cluster, newest, tool) if cluster < newest else ())
     ]
-    return UpgradePlan(upgrades=upgrades, groups=groups, lines=lines, warnings=() if wish.version else (_not_looked_up(tool),))
+    warnings = (*(() if wish.version else (_not_looked_up(tool),)), *_kubelets_too_new(observed))
+    return UpgradePlan(upgrades=upgrades, groups=groups, lines=lines, warnings=warnings)
+
+
+def _kubelets_too_new(observed: ClusterVersions) -> Iterator[str]:
+    """Yield a warning for kubelets of a newer minor release than an API server, which Kubernetes does not support (version skew policy)."""
+    oldest = min(map(Version.parse, observed.components[API_SERVER]))
+    for text, nodes in sorted(observed.kubelets.items()):
+        with suppress(ValueError):  # the policy reports kubelets whose version cannot be read
+            if (kubelet := Version.parse(text)).minor > oldest.minor:
+                where = ", ".join(sorted(nodes))
+                yield f"the kubelets on {where} have {kubelet}, and an API server has {oldest}: upgrade the control planes before any kubelet"
 
 
 def _asked_lines(wish: PlanOptions, cluster: Version, newest: Version) -> Iterator[str]:
