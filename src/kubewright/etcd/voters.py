@@ -1,4 +1,4 @@
-"""Detection of dead voting members of etcd.
+"""Voting members of etcd: which are dead, and whether one has the same data as the others.
 
 Etcd accepts no new member while a voting one is not connected to the others (etcd v3.6, server/etcdserver/server.go,
 mayAddMember), and reports only that the cluster is unhealthy.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from kubewright.base.errors import APIError
 from kubewright.base.records import dataclass
 from kubewright.etcd.api import Etcd, Member, Status
 
@@ -77,3 +78,24 @@ def _problem(etcd: Etcd, member: Member, known: Mapping[str, Status]) -> str:
     if answered or any(not etcd.reach(url) for url in member.peer_urls):
         return answered
     return next((status.reason for status in said), "it does not announce where it serves clients")
+
+
+def unlike_others(etcd: Etcd, endpoint: str) -> str | None:
+    """Return how the data of the member at an endpoint differs from that of a healthy voting one.
+
+    None if it has all that the other one had a moment before, with the same hash, and if there is no other one.
+    """
+    try:
+        found = [etcd.status(one.client_urls[0]) for one in etcd.members(agreed=False) if one.client_urls and not one.learner]
+        own = etcd.status(endpoint)  # after the others: it must have at least their revision
+        other = next((one for one in found if one.healthy and one.member_id != own.member_id), None)
+        if other is None:
+            return None
+        if own.cluster_id != other.cluster_id:
+            return f"it belongs to another cluster than {other.endpoint}"
+        if own.revision < other.revision:
+            return f"it is at revision {own.revision}, and {other.endpoint} at {other.revision}"
+        mine, theirs = (etcd.hash(url, revision=other.revision) for url in (endpoint, other.endpoint))
+    except APIError as error:
+        return str(error)
+    return f"its data differs from that of {other.endpoint}" if mine.differs(theirs) else None

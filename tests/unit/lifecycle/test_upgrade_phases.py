@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 from init_kit import asked, names
-from upgrade_kit import NEW, OLD, PODS, ControlPlane, Killed, kill
+from upgrade_kit import NEW, OLD, PODS, ControlPlane, Killed, kill, store, stored, with_another_control_plane
 
-from kubewright.base import yaml
 from kubewright.base.clock import rfc3339_micro
-from kubewright.base.errors import ConfigurationChanged, Forbidden, HostError, Unreachable, UsageError
+from kubewright.base.errors import ConfigurationChanged, Forbidden, HostError, Unreachable, UsageError, WaitTimeout
 from kubewright.base.events import Checked, PhaseSkipped
 from kubewright.base.records import replace
 from kubewright.etcd.api import Alarm
@@ -36,10 +35,6 @@ OF_API_SERVER = ("apiserver", "apiserver-kubelet-client", "front-proxy-client", 
 @pytest.fixture
 def box(tmp_path):
     return ControlPlane(tmp_path)
-
-
-def stored(box):
-    return yaml.load(box.kube.get(CONFIG_MAP, "kubeadm-config", "kube-system")["data"]["ClusterConfiguration"], source="stored")
 
 
 def test_what_differs_is_swapped_in_order_and_its_certificates_are_renewed(box):
@@ -319,19 +314,6 @@ def test_an_api_server_that_has_just_been_started_is_asked_again(box):
     with pytest.raises(Forbidden, match="no relationship found"):
         box.upgrade(section="node")
     assert box.refused < -2  # it was asked again once
-
-
-def with_another_control_plane(box, **ready: str):
-    """Add a control plane node2 whose API server has the earlier version, and whose Node has a condition."""
-    pod = box.mirror("kube-apiserver")
-    box.kube.create({**pod, "metadata": {**pod["metadata"], "name": "kube-apiserver-node2"}, "spec": {**pod["spec"], "nodeName": "node2"}})
-    node = {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": "node2"},
-        "status": {"nodeInfo": {"kubeletVersion": OLD}, "conditions": [{"type": "Ready", **ready}]},
-    }
-    box.kube.create(node)
 
 
 PROXY = "daemonset kube-system/kube-proxy"
@@ -734,6 +716,34 @@ def test_etcd_is_not_stopped_before_it_is_fit_for_that(box, wrong, text):
     with pytest.raises(HostError, match=text):
         box.upgrade()
     assert box.manifests() == before
+
+
+@pytest.mark.parametrize(
+    ("others", "wrong"), [((), {"empty_at": ETCD}), (("b", "c"), {"empty_at": ETCD}), (("b", "c"), {"differs_at": ETCD})]
+)
+def test_an_etcd_that_comes_back_without_its_data_or_with_other_data_goes_back(box, others, wrong):
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
+    box.others = others
+    for name, value in wrong.items():
+        setattr(box, name, value)
+    before = box.manifests()
+    with pytest.raises(HostError, match="etcd failed; this machine is back in its earlier state") as caught:
+        box.upgrade()
+    text = "it is at revision 0, and was at 7 before" if "empty_at" in wrong else "its data differs from that of https://10.98.1.0:2379"
+    assert text in str(caught.value)
+    assert box.manifests() == before
+
+
+def test_etcd_is_not_stopped_while_its_members_have_different_data(box):
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
+    box.others, box.differs_at = ("b", "c"), "3.6.6-0"
+    before = box.manifests()
+    with pytest.raises(WaitTimeout, match=r"to have the same data.*its data differs from that of https://10\.98\.1\.0:2379"):
+        box.upgrade()
+    assert box.manifests() == before
+    box.upgrade(etcd_upgrade=False)
 
 
 @pytest.mark.parametrize(("leader", "moves"), [(1, True), (2, False)])

@@ -20,14 +20,14 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import Forbidden, Unreachable
 from kubewright.base.records import dataclass as record
 from kubewright.base.records import replace
-from kubewright.etcd.api import Alarm, Member, Status
+from kubewright.etcd.api import Alarm, Hash, Member, Status
 from kubewright.etcd.recording import RecordingEtcd
 from kubewright.host.programs.commands import RealPrograms
 from kubewright.host.seam import RuntimeVersion
 from kubewright.host.states import Container, ContainerState, Sandbox
 from kubewright.http.messages import Response
 from kubewright.kube.api import KubeAPI
-from kubewright.kube.resources import NODE
+from kubewright.kube.resources import CONFIG_MAP, NODE
 from kubewright.lifecycle import recovery
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.engine import run
@@ -162,7 +162,10 @@ class Answers(KubeAPI):
         if self.box.runtime.fails(name):
             raise Unreachable(f"{name} does not answer")
         tag = self.box.server or self.box.tag(name)
-        text = {"/version": json.dumps({"gitVersion": tag}), "/metrics": f'kubernetes_build_info{{git_version="{tag}"}} 1\n'}
+        text = {
+            "/version": json.dumps({"gitVersion": tag}),
+            "/metrics": f'kubernetes_build_info{{git_version="{tag}"}} 1\n{self.box.metrics}',
+        }
         return Response(status=200, headers={}, body=text.get(request.target, "ok").encode())
 
 
@@ -219,7 +222,13 @@ class Etcd(RecordingEtcd):
             return Status(endpoint=endpoint, problem="connection refused")
         tag = self.box.tag("etcd")
         leader = 0 if tag == self.box.cut_off_at else self.box.leader
-        return Status(endpoint=endpoint, member_id=member.id, leader_id=leader, version=tag.partition("-")[0], size=self.box.etcd_size)
+        revision = 0 if member.id == 1 and tag == self.box.empty_at else 7
+        version = tag.partition("-")[0]
+        return Status(endpoint=endpoint, member_id=member.id, leader_id=leader, version=version, revision=revision, size=self.box.etcd_size)
+
+    def hash(self, endpoint, /, *, revision=0):
+        own = endpoint in self.members()[0].client_urls
+        return Hash(value=2 if own and self.box.tag("etcd") == self.box.differs_at else 1, revision=revision, compact_revision=0)
 
     def alarms(self):
         return list(self.box.alarms)
@@ -238,9 +247,11 @@ class Kubelet(Services):
     """The kubelet's service, which has written nothing."""
 
     box = None
+    agent = False
+    """Whether kubewright's agent runs as well."""
 
     def state(self, name, /):
-        return super().state(name) if name == "kubelet" else None
+        return super().state(name) if name == "kubelet" or (self.agent and name == "kubewright-agent") else None
 
     def told(self, name=""):
         """Ignores units that come and go in addition to the kubelet."""
@@ -269,10 +280,15 @@ class ControlPlane(Box):
     leader: int = 1
     cut_off_at: str = ""
     """The tag of etcd's image with which it runs, but follows no leader."""
+    empty_at: str = ""
+    differs_at: str = ""
+    """The tags with which this machine's member has no data, and with which its data differ from those of the others."""
     server: str = ""
     """The version of the API server that a worker uses, whose kubelet's identity may list nothing of others; '' on a control plane."""
     refused: int = 0
     """How many requests an API server that has just been started still refuses; negative for one that is ready."""
+    metrics: str = ""
+    """More metrics of the components."""
     dies: int = 0
     """The number of the change of the machine or the cluster after which a run is killed; 0 for none."""
     done: int = 0
@@ -411,3 +427,27 @@ class ControlPlane(Box):
 
     def manifests(self):
         return {name: self.text(name) for name in PODS}
+
+
+def stored(box):
+    """The ClusterConfiguration that the cluster stores."""
+    return yaml.load(box.kube.get(CONFIG_MAP, "kubeadm-config", "kube-system")["data"]["ClusterConfiguration"], source="stored")
+
+
+def store(box, **fields: object):
+    """Change fields of the ClusterConfiguration that the cluster stores."""
+    config = box.kube.get(CONFIG_MAP, "kubeadm-config", "kube-system")
+    box.kube.update({**config, "data": {"ClusterConfiguration": yaml.dump({**stored(box), **fields})}})
+
+
+def with_another_control_plane(box, **ready: str):
+    """Add a control plane node2 whose API server has the earlier version, and whose Node has a condition."""
+    pod = box.mirror("kube-apiserver")
+    box.kube.create({**pod, "metadata": {**pod["metadata"], "name": "kube-apiserver-node2"}, "spec": {**pod["spec"], "nodeName": "node2"}})
+    node = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "node2"},
+        "status": {"nodeInfo": {"kubeletVersion": OLD}, "conditions": [{"type": "Ready", **ready}]},
+    }
+    box.kube.create(node)

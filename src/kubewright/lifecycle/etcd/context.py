@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
 from kubewright.apis.machine import url
-from kubewright.base.errors import APIError, CheckFailed, KubewrightError, UsageError, WaitTimeout
+from kubewright.base.errors import CheckFailed, KubewrightError, UsageError, WaitTimeout
 from kubewright.base.events import Line, Waited
 from kubewright.base.records import dataclass, replace
 from kubewright.base.wait import Condition
+from kubewright.etcd import voters
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.etcd import etcdutl, peers
@@ -248,17 +249,7 @@ class ReplaceContext(MemberContext[ReplaceOptions]):
         own = self.now()
         if not own.healthy or own.learner:
             return own.reason or "it has no vote yet"
-        other = next((one for one in self.cluster.statuses() if one.healthy and one.member_id != own.member_id), None)
-        if other is None:
-            return None
-        if other.cluster_id != own.cluster_id:
-            return f"it belongs to another cluster than {other.endpoint}"
-        revision = min(own.revision, other.revision)
-        try:
-            mine, theirs = (etcd.hash(one.endpoint, revision=revision) for etcd, one in ((self.own, own), (self.cluster, other)))
-        except APIError as error:
-            return str(error)
-        return f"its data differs from that of {other.endpoint}" if mine.differs(theirs) else None
+        return voters.unlike_others(self.cluster, own.endpoint)
 
     def other_servers(self) -> Sequence[str]:
         """Return the URLs of API servers next to the other members: that of this machine is going to be stopped."""

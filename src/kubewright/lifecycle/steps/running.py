@@ -38,12 +38,14 @@ class Asked:
     """The requests to a component: its health, its version, and its leader.
 
     `version` returns '' if it is not reported, and raises APIError. `led` returns why it is not known that a leader has
-    been at work since a time, in seconds since 1970; None if it is, and for components without leaders.
+    been at work since a time, in seconds since 1970; None if it is, and for components without leaders. `note` is called
+    before the component is replaced.
     """
 
     healthy: Condition
     version: Callable[[], str]
     led: Callable[[float], str | None] = lambda _: None
+    note: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +77,7 @@ class StaticPodProof:
         with suppress(HostError):
             self.earlier.update(one.pod_uid for one in self._containers() if one.pod_uid)
         self.note_former()
+        self.asked.note()
 
     def note_former(self) -> None:
         """Record the existing sandboxes before a manifest is replaced or restored."""

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.upgrade.context import UpgradeContext
 
 _TOPIC: Final = "upgrade/etcd"
+_AGREE_WITHIN: Final = 10.0
+"""Seconds for a member that is a few writes behind the others."""
 
 
 def require_quorum(ctx: UpgradeContext) -> None:
     """Raise HostError if etcd would lose its quorum without this machine's member, for learners, and for alarms.
+
+    Raises WaitTimeout if the data of that member is not that of the others: one of them may be corrupt.
 
     While another member is dead, the rest must have a majority without this one. If all are alive, one of two members
     may be stopped: its restart is an interruption, as with a single member.
@@ -40,6 +44,14 @@ def require_quorum(ctx: UpgradeContext) -> None:
             "etcd is not restarted in its present state",
             detail="\n".join(problems),
             remedy="run `kubewright etcd status` and fix what it shows, or keep the present etcd with --etcd-upgrade=false",
+        )
+    endpoint = stacked_etcd.client_url(ctx.addresses)
+    if not ctx.etcd.status(endpoint).problem:  # a member that does not answer may be what the upgrade repairs
+        ctx.waiter.until(
+            lambda: voters.unlike_others(ctx.etcd, endpoint),
+            within=_AGREE_WITHIN,
+            saying="the members of etcd to have the same data",
+            remedy="see which member is wrong (`kubewright etcd status`), and replace it on its machine: `kubewright etcd member replace`",
         )
 
 

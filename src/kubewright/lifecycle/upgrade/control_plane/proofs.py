@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.base.errors import APIError, ComponentFailed
 from kubewright.base.events import Waited
 from kubewright.base.records import replace
+from kubewright.etcd import voters
 from kubewright.kube.resources import POD
 from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.steps import health, running
@@ -155,14 +156,31 @@ def _probed(ctx: UpgradeContext, name: str) -> tuple[str, str] | None:
 
 
 def _etcd(ctx: UpgradeContext) -> Asked:
+    """Ask the member of this machine: it must have a vote, all that it had before, and the same data as the others.
+
+    That is compared once, because hashing reads the whole database.
+    """
     endpoint = stacked_etcd.client_url(ctx.addresses)
+    known, compared = 0, False
+
+    def note() -> None:
+        nonlocal known
+        known = ctx.etcd.status(endpoint).revision
 
     def healthy() -> str | None:
+        nonlocal compared
         found = ctx.etcd.status(endpoint)
-        return found.reason or _standing(found)
+        reason = found.reason or _standing(found, known)
+        if reason or compared:
+            return reason
+        reason = voters.unlike_others(ctx.etcd, endpoint)
+        compared = reason is None
+        return reason
 
-    return Asked(healthy=healthy, version=lambda: ctx.etcd.status(endpoint).version)
+    return Asked(healthy=healthy, version=lambda: ctx.etcd.status(endpoint).version, note=note)
 
 
-def _standing(found: Status) -> str | None:
-    return "it has no vote yet" if found.learner else None
+def _standing(found: Status, known: int) -> str | None:
+    if found.learner:
+        return "it has no vote yet"
+    return f"it is at revision {found.revision}, and was at {known} before" if found.revision < known else None
