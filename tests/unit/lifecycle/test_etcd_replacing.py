@@ -384,6 +384,22 @@ def test_a_machine_waits_while_another_one_replaces_its_member(box: Box) -> None
     assert waited == [True]
 
 
+def test_a_member_that_an_upgrade_could_not_bring_back_is_replaced(box: Box) -> None:
+    """Its manifest is the old one again. While it is not, the upgrade has to go back first."""
+    host, path = Machine1(layout=box.layout), box.layout.manifest("etcd")
+    file = File(path=path, content=Path(path).read_bytes() + b"# new\n", mode=0o600)
+    kept = checkpoint.prepare(host, operation="upgrade", goal="v1.36.4", files=[file], at=datetime.now(UTC))
+    kept = checkpoint.mark(host, kept, State.IN_PROGRESS)
+    checkpoint.put_new(host, kept, path)
+    with pytest.raises(HostError, match=r"an operation on this machine was interrupted: upgrade to v1\.36\.4"):
+        box.run()
+    assert (box.etcd.actions, box.states()) == ([], [State.IN_PROGRESS])
+    checkpoint.put_old(host, kept, path)
+    box.run()
+    _require_replaced(box)
+    assert box.states() == [State.ROLLED_BACK, State.DONE]
+
+
 def test_an_api_server_that_is_not_ready_may_be_stopped(box: Box) -> None:
     _other_pod(box)
     box.own_server = "etcd does not answer"

@@ -56,6 +56,7 @@ def planned(ctx: ReplaceContext) -> Sequence[Change]:
     """
     resumed = ctx.begun(REPLACE) is not None
     if not resumed and ctx.begun(FENCE) is None:
+        checkpoint.close_reverted(ctx.host)  # etcd may be what an upgrade could not bring back
         checkpoint.require_none_in_progress(ctx.host)
     _ = ctx.status
     try:

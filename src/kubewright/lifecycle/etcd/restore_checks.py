@@ -34,6 +34,7 @@ def planned(ctx: RestoreContext) -> Sequence[Change]:
     """Run the checks. Raises CheckFailed, and HostError if another operation was interrupted."""
     begun = ctx.begun(RESTORE)
     if ctx.begun(FENCE) is None and (begun is None or begun.goal != ctx.goal):
+        checkpoint.close_reverted(ctx.host)  # etcd may be what an upgrade could not bring back
         checkpoint.require_none_in_progress(ctx.host)
     _ = ctx.status
     if ctx.request.fence or ctx.request.unfence:

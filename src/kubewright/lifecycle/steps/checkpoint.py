@@ -240,6 +240,20 @@ def _discard_incomplete(host: Host) -> None:
             host.remove(directory)
 
 
+def close_reverted(host: Host) -> None:
+    """Let an operation whose files all have their old content again count as rolled back, although what runs from them may not work.
+
+    Another operation can then repair that. One that parks files also changes what is not in its checkpoint, and stays open.
+    """
+    found = unfinished(every(host))
+    if found is None or any(swap.parks for swap in found.swaps):
+        return
+    if found.changed and all(swap.before != ABSENT and form(host, swap) is Form.OLD for swap in found.changed):
+        for _ in complete_pairs(host, found):
+            pass
+        finish(host, found, State.ROLLED_BACK)
+
+
 def form(host: Host, swap: Swap) -> Form:
     """Determine which content a file has. Equal contents count as the new one: nothing is left to do."""
     now = digest(host.read(swap.target))

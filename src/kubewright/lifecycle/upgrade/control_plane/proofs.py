@@ -32,6 +32,10 @@ _ENDS_WITHIN: Final = 8.0
 _NUDGED: Final = "kubewright.upgrade/nudged"
 _NUDGED_EVERY: Final = 1.0
 _REMEDY = "fix what the component reports, then run the same command again"
+_ETCD_LOST = (
+    "if etcd cannot use its data any more: with other members, run `kubewright etcd member replace` on this machine; without them, "
+    "`kubewright etcd restore` with the snapshot that was saved below /etc/kubernetes/tmp before the upgrade"
+)
 
 
 def of(ctx: UpgradeContext, name: str) -> StaticPodProof:
@@ -58,9 +62,10 @@ def wait(ctx: UpgradeContext, proof: StaticPodProof, version: str, *, back: bool
 
     within = ctx.timeouts.upgrade_manifests.seconds
     end, replaced = ctx.clock.monotonic() + within, back and bool(proof.replaced)
+    remedy = _ETCD_LOST if back and proof.name == ETCD else _REMEDY
     while True:
         try:
-            return ctx.components.until(fault, saying=saying, blame=(proof.name,), within=within, at_most=0.2, remedy=_REMEDY)
+            return ctx.components.until(fault, saying=saying, blame=(proof.name,), within=within, at_most=0.2, remedy=remedy)
         except ComponentFailed:
             # A slow kubelet has not noticed yet that the manifest was restored, and starts the failing pod once more.
             # The restored pod may have been started since that pod failed: it is watched once before its failure counts.
