@@ -17,12 +17,13 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from kubewright.base.change import Change
-from kubewright.base.errors import HostError
+from kubewright.base.errors import CertificateError, HostError
 from kubewright.base.records import dataclass, replace
 from kubewright.host.decisions import decide_file
 from kubewright.host.desired import Directory, File, Show
 from kubewright.host.seam import Host
 from kubewright.host.states import FileState, Kind
+from kubewright.pki.encoding import pem
 
 KEPT: Final = 3
 """How many finished checkpoints are kept."""
@@ -79,12 +80,17 @@ class Swap:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """One checkpoint. `goal` is what the operation is for, such as a version, in messages."""
+    """One checkpoint. `goal` is what the operation is for, such as a version, in messages.
+
+    `authorities` are digests of the cluster's CA certificates at that time: a checkpoint of another cluster, to which
+    the machine belonged before, does not count.
+    """
 
     directory: PurePosixPath
     operation: str
     goal: str
     swaps: tuple[Swap, ...]
+    authorities: tuple[str, ...] = ()
     state: State = State.PREPARED
 
     @property
@@ -146,7 +152,7 @@ def prepare(
     for found in present:
         if found.state is State.PREPARED:  # it has changed nothing, and the machine may have changed since
             discard(host, found)
-    _discard_incomplete(host)
+    _discard_all_but(host, present)
     rows = [("", file) for file in files] + [(name, file) for name, pair in renewed().items() for file in pair]
     return _made(host, operation, goal, rows, at, parks)
 
@@ -201,7 +207,7 @@ def _made(
         mode = file.mode if state is None else state.mode
         digests = {"before": digest(content), "after": digest(file.content)}
         swaps.append(Swap(target=file.path, **digests, old_mode=mode, new_mode=file.mode, parks=file.path in parks, pair=pair))
-    found = Checkpoint(directory=directory, operation=operation, goal=goal, swaps=tuple(swaps))
+    found = Checkpoint(directory=directory, operation=operation, goal=goal, swaps=tuple(swaps), authorities=_authorities(host))
     host.ensure(_private(directory / _PLAN, _encoded(found)))
     return mark(host, found, State.PREPARED)
 
@@ -234,9 +240,11 @@ def discard(host: Host, found: Checkpoint) -> None:
     host.remove(found.directory)
 
 
-def _discard_incomplete(host: Host) -> None:
+def _discard_all_but(host: Host, known: Iterable[Checkpoint]) -> None:
+    """Remove incomplete checkpoints, and those of other clusters."""
+    kept = {found.directory for found in known}
     for directory in host.entries(parent(host)):
-        if host.state(directory / _STATE) is None:
+        if directory not in kept:
             host.remove(directory)
 
 
@@ -335,8 +343,19 @@ def _contents(found: Checkpoint, swap: Swap) -> tuple[PurePosixPath, PurePosixPa
 
 
 def every(host: Host) -> list[Checkpoint]:
-    """Read all complete checkpoints, the oldest first. Raises HostError, naming the directory, for one that is damaged."""
-    return [_read(host, directory) for directory in host.entries(parent(host)) if host.state(directory / _STATE) is not None]
+    """Read all complete checkpoints of this cluster, the oldest first. Raises HostError, naming the directory, for one that is damaged."""
+    found = [_read(host, directory) for directory in host.entries(parent(host)) if host.state(directory / _STATE) is not None]
+    present = set(_authorities(host) if found else ())
+    return [one for one in found if not (one.authorities and present) or present.intersection(one.authorities)]
+
+
+def _authorities(host: Host) -> tuple[str, ...]:
+    """Return the digests of the certificates in ca.crt; none if it does not exist, as on a machine that is restored."""
+    content = host.read(host.layout.certificate("ca"))
+    try:
+        return tuple(digest(block.der) for block in pem.blocks(content or b"", source="ca.crt"))
+    except CertificateError:
+        return ()
 
 
 def unfinished(found: Iterable[Checkpoint]) -> Checkpoint | None:
@@ -346,7 +365,8 @@ def unfinished(found: Iterable[Checkpoint]) -> Checkpoint | None:
 
 def _encoded(found: Checkpoint) -> bytes:
     swaps = [{**{name: getattr(swap, name) for name in _SWAP}, "target": str(swap.target)} for swap in found.swaps]
-    document = {"format": _FORMAT, "operation": found.operation, "goal": found.goal, "swaps": swaps}
+    head = {"format": _FORMAT, "operation": found.operation, "goal": found.goal, "authorities": list(found.authorities)}
+    document = {**head, "swaps": swaps}
     return (json.dumps(document, indent=1) + "\n").encode()
 
 
@@ -361,6 +381,7 @@ def _read(host: Host, directory: PurePosixPath) -> Checkpoint:
             operation=_operation(document),
             goal=_text(document["goal"]),
             swaps=tuple(map(_swap, document["swaps"])),
+            authorities=tuple(map(_text, document.get("authorities", ()))),
             state=State((host.read(directory / _STATE) or b"").decode().strip()),
         )
     except (ValueError, LookupError, TypeError, AttributeError) as error:
