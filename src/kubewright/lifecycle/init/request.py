@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.apis.kubeadm import serving_certificates
@@ -13,7 +12,7 @@ from kubewright.apis.kubeadm.overrides import InitOverrides, about_flags
 from kubewright.apis.kubeadm.serving_certificates import SELF_SIGNED, STOCK, STRICT
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Detected, Layout
-from kubewright.base.errors import HostError, UsageError, ValidationError
+from kubewright.base.errors import UsageError, ValidationError
 from kubewright.base.messages import quoted
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, replace
@@ -143,14 +142,7 @@ def _covered(phase: str, names: Iterable[str]) -> bool:
 
 def argument_warnings(given: Iterable[Given], *, configuration: Configuration, host: Host, phases: frozenset[str]) -> list[str]:
     """Return the warnings about the arguments that these phases use. Nothing is written."""
-    from kubewright.manifests import extra_arguments as rules  # most configurations have no arguments
+    from kubewright.lifecycle.steps import preflight  # most configurations have no arguments
 
-    def exists(path: str) -> bool:
-        """Return whether a path exists; one that cannot be checked counts as existing, as in kubeadm."""
-        try:
-            return host.state(PurePosixPath(path)) is not None
-        except HostError:
-            return True
-
-    around = rules.Surroundings(configuration=configuration, layout=host.layout, look=lambda: host.facts.detected, exists=exists)
-    return rules.warnings((one for one in given if _PHASES[one.component] in phases), around)
+    used = (one for one in given if _PHASES[one.component] in phases)
+    return preflight.argument_warnings(used, configuration=configuration, layout=host.layout, host=host)

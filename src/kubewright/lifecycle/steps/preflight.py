@@ -1,9 +1,10 @@
-"""Common parts of the phases `preflight` of `init` and `join`: the result of their checks, and the images of a control plane."""
+"""Common parts of the phases `preflight`: the result of their checks, and the images and arguments of a control plane."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm.versions import component_image, images
@@ -12,7 +13,9 @@ from kubewright.base.errors import HostError
 from kubewright.base.events import Checked, Warned
 
 if TYPE_CHECKING:
-    from kubewright.apis.kubeadm.types import ClusterConfiguration, NodeRegistration
+    from kubewright.apis.kubeadm.arguments import Given
+    from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration, NodeRegistration
+    from kubewright.apis.machine import Layout
     from kubewright.base.change import Change
     from kubewright.base.checks import Report
     from kubewright.base.clock import Clock
@@ -59,3 +62,21 @@ def _warn_of_another_sandbox_image(wanted: str, *, host: Host, reporter: Reporte
             reporter.emit(
                 Warned(text=f"the container runtime runs pods with the sandbox image {found}; set it to {wanted}, which is pulled for it")
             )
+
+
+def argument_warnings(given: Iterable[Given], *, configuration: Configuration, layout: Layout, host: Host) -> list[str]:
+    """Return the warnings about arguments of components in the version of a configuration. Nothing is written.
+
+    `layout` has the directories of the configuration.
+    """
+    from kubewright.manifests import extra_arguments as rules  # most configurations have no arguments
+
+    def exists(path: str) -> bool:
+        """Return whether a path exists; one that cannot be checked counts as existing, as in kubeadm."""
+        try:
+            return host.state(PurePosixPath(path)) is not None
+        except HostError:
+            return True
+
+    around = rules.Surroundings(configuration=configuration, layout=layout, look=lambda: host.facts.detected, exists=exists)
+    return rules.warnings(given, around)

@@ -1,21 +1,28 @@
-"""The phase `preflight` on a control plane: checks of the cluster and of etcd, version policy, confirmation, images."""
+"""The phase `preflight` on a control plane: checks of the cluster, of etcd and of API servers, version policy, confirmation, images."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from kubewright.apis.kubeadm import cluster_document
+from kubewright.apis.kubeadm import arguments, cluster_document
 from kubewright.apis.kubeadm.versions import component_image, images
-from kubewright.base.checks import Check, Finding, run_checks
+from kubewright.base.checks import Check, Finding, run_checks, warning
+from kubewright.base.clock import rfc3339
 from kubewright.base.errors import UsageError
+from kubewright.base.patterns import Pattern
 from kubewright.base.versions import Version
-from kubewright.lifecycle.steps import preflight, running
-from kubewright.lifecycle.steps.detected_cluster import ETCD
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.resources import NODE
+from kubewright.kube.server_info import server_version
+from kubewright.lifecycle.steps import preflight, renewal, running
+from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.upgrade.control_plane import hand_edits, phase
 from kubewright.lifecycle.upgrade.planning import versions
 from kubewright.lifecycle.upgrade.planning.health import Health
 from kubewright.lifecycle.upgrade.preflight import TOPIC, check_machine
+from kubewright.pki import certificates
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
@@ -23,6 +30,11 @@ if TYPE_CHECKING:
 
 _QUESTION: Final = "[upgrade] Are you sure you want to proceed? [y/N]: "
 _YES: Final = frozenset({"y", "yes"})
+_VALID: Final = timedelta(days=1)
+_REQUESTED: Final = Pattern(r"(?m)^apiserver_requested_deprecated_apis\{(?P<labels>[^}\n]*)\} 1")
+_LABEL: Final = Pattern(r'(?P<name>\w+)="(?P<value>[^"\n]*)"')
+_LEAST_ETCD: Final = {"3.6": "3.5.26", "3.7": "3.6.11"}
+"""The patch level that all members need before they are upgraded to a minor release (etcd's upgrade guides)."""
 
 
 def apply(ctx: UpgradeContext) -> Iterator[Step]:
@@ -33,7 +45,7 @@ def apply(ctx: UpgradeContext) -> Iterator[Step]:
     preflight.require_passed(health.check_dns(), reporter=ctx.reporter)
     preflight.require_passed(health.check(cluster_document(ctx.cluster)), reporter=ctx.reporter)
     _judge(ctx)
-    _etcd(ctx)
+    _own(ctx)
     edits = hand_edits.found(ctx)
     _confirm(ctx)
     yield from hand_edits.keep(ctx, edits)
@@ -47,16 +59,17 @@ def apply_planned(ctx: UpgradeContext) -> Iterable[Step]:
 
 
 def node(ctx: UpgradeContext) -> Iterator[Step]:
-    """Check etcd of a further control plane, and pull the images."""
-    _etcd(ctx)
+    """Run our own checks on a further control plane, and pull the images."""
+    _own(ctx)
     yield from hand_edits.keep(ctx, hand_edits.found(ctx))
     yield from _pull(ctx)
 
 
-def _etcd(ctx: UpgradeContext) -> None:
-    """Check which version of etcd the new version brings. Raises CheckFailed."""
+def _own(ctx: UpgradeContext) -> None:
+    """Run the checks that kubeadm does not have. Raises CheckFailed."""
+    _ = ctx.cluster  # that it cannot be read is no finding of a check
     ignored = ctx.task.settings.ignore_preflight_errors
-    preflight.require_passed(run_checks((Check(name="EtcdMinor", find=_other_minor),), ctx, ignored=ignored), reporter=ctx.reporter)
+    preflight.require_passed(run_checks(_CHECKS, ctx, ignored=ignored, in_order=True), reporter=ctx.reporter)
 
 
 def _other_minor(ctx: UpgradeContext) -> Iterator[Finding]:
@@ -70,14 +83,105 @@ def _other_minor(ctx: UpgradeContext) -> Iterator[Finding]:
     manifest = ctx.host.read(ctx.host.layout.manifest(ETCD)) or b""
     present, wanted = phase.version_of(manifest), running.core(component_image(ctx.cluster, ETCD).rpartition(":")[2])
     if running.is_older(present, wanted) and _minor(present) != _minor(wanted):
+        least = _LEAST_ETCD.get(_minor(wanted), "")
+        behind = [f"{one.endpoint} has {one.version}" for one in ctx.members.statuses() if running.is_older(one.version, least)]
+        needed = f" All members need {least} or later before: {', '.join(behind)}." if behind else ""
         yield Finding(
-            text=f"etcd {wanted} is of another minor release than {present}: if it fails, the way back is the snapshot that is saved before",
-            remedy="keep the present one with etcd.local.imageTag or --etcd-upgrade=false; etcd's upgrade guide says which patch level all members need first",
+            text=f"etcd {wanted} is of another minor release than {present}: if it fails, the way back is the snapshot that is saved before."
+            + needed,
+            remedy="keep the present one with etcd.local.imageTag or --etcd-upgrade=false; etcd's upgrade guide describes the other way",
         )
 
 
 def _minor(version: str) -> str:
     return version.rpartition(".")[0]
+
+
+def _apart(ctx: UpgradeContext) -> Iterator[Finding]:
+    """Find API servers that would be two minor releases apart: Kubernetes supports one (version skew policy)."""
+    target = Version.parse(ctx.cluster.kubernetes_version)
+    for text, nodes in versions.static_pods(ctx.api, API_SERVER).items():
+        others, version = sorted({*nodes} - {ctx.node_name}), running.core(text)
+        if others and version and target.minor > Version.parse(version).minor + 1:
+            yield Finding(
+                text=f"the API servers of {', '.join(others)} have {text}, which is more than one minor release older than {target}",
+                remedy="upgrade these control planes to the minor release before first",
+            )
+
+
+def _unknown_members(ctx: UpgradeContext) -> Iterator[Finding]:
+    """Find members of etcd without a Node: each counts for the majority, although its machine may have left the cluster."""
+    if not ctx.upgrades_etcd or ctx.cluster.etcd.external is not None:
+        return
+    nodes = {node["metadata"]["name"] for node in ctx.api.list(NODE)}
+    for member in ctx.members.members(agreed=False):
+        if member.name not in nodes:
+            yield warning(
+                f"etcd's member {member.shown} has no Node: if its machine is gone, remove it with `kubewright etcd member remove {member.hex_id}`",
+                remedy="see `kubewright etcd status`",
+            )
+
+
+def _shared_endpoints(ctx: UpgradeContext) -> Iterator[Finding]:
+    """Find components of this machine that may use an older API server than they support: that of another machine."""
+    for name in ("controller-manager", "scheduler"):
+        path = ctx.host.layout.kubeconfig(name)
+        if ctx.host.state(path) is not None and (server := load_access(path, read=ctx.host.read).server) != ctx.addresses.api_server:
+            yield warning(
+                f"{path} names {server} instead of the API server of this machine: kube-{name} may be newer than the API server that answers",
+                remedy=f"change it to {ctx.addresses.api_server}",
+            )
+
+
+def _expiring(ctx: UpgradeContext) -> Iterator[Finding]:
+    """Find certificates with which new components would not serve for long: CAs, and others unless they are renewed."""
+    names = [row.base for row in renewal.authorities(ctx.cluster)]
+    names += [] if ctx.renews else [row.base for row in renewal.renewables(ctx.cluster) if row.base]
+    for base in names:
+        text = ctx.certificates.read(f"{base}.crt")
+        until = certificates.first(text, source=f"{base}.crt").not_after if text is not None else None
+        if until is not None and until - ctx.clock.now() < _VALID:
+            yield Finding(
+                text=f"{base}.crt is valid until {rfc3339(until)} only", remedy="renew it before: see `kubewright certs check-expiration`"
+            )
+
+
+def _arguments(ctx: UpgradeContext) -> Iterator[Finding]:
+    """Find arguments and feature gates that the components of the new version do not know, and other mistakes in them."""
+    given = [*arguments.of_control_plane(ctx.configuration)]
+    if not given:
+        return
+    for text in preflight.argument_warnings(given, configuration=ctx.configuration, layout=ctx.layout, host=ctx.host):
+        yield warning(text, remedy="change the ClusterConfiguration in the ConfigMap kube-system/kubeadm-config before the upgrade")
+
+
+def _removed_apis(ctx: UpgradeContext) -> Iterator[Finding]:
+    """Find APIs that clients have requested since the API server was started, and that the new version no longer serves.
+
+    kube-apiserver v1.36: k8s.io/apiserver/pkg/endpoints/metrics, apiserver_requested_deprecated_apis.
+    """
+    target, present = (Version.parse(text).minor for text in (ctx.cluster.kubernetes_version, str(server_version(ctx.api))))
+    answer = ctx.api.raw("GET", "/metrics") if target > present else None
+    for found in _REQUESTED.finditer(answer.body.decode(errors="replace") if answer is not None and answer.status == 200 else ""):
+        labels = {one["name"]: one["value"] for one in _LABEL.finditer(found["labels"])}
+        removed = labels.get("removed_release", "").partition(".")[2]
+        if removed.isdecimal() and int(removed) <= target:
+            api = "/".join(filter(None, (labels.get("group"), labels.get("version"), labels.get("resource"))))
+            yield warning(
+                f"clients use {api}, which Kubernetes {labels['removed_release']} no longer serves",
+                remedy="change these clients first: the audit log names them",
+            )
+
+
+_CHECKS: Final = (
+    Check(name="EtcdMinor", find=_other_minor),
+    Check(name="APIServerSkew", find=_apart),
+    Check(name="CertificateExpiration", find=_expiring),
+    Check(name="EtcdMembers", find=_unknown_members),
+    Check(name="LocalAPIServer", find=_shared_endpoints),
+    Check(name="ExtraArgs", find=_arguments),
+    Check(name="DeprecatedAPIs", find=_removed_apis),
+)
 
 
 def _judge(ctx: UpgradeContext) -> None:

@@ -1,0 +1,89 @@
+"""The checks before an upgrade that kubeadm does not have. All of them are ignored here, so that an upgrade continues and reports what they find."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from upgrade_kit import NEW, OLD, ControlPlane, store, with_another_control_plane
+
+from kubewright.base.errors import KubewrightError
+from kubewright.base.events import Checked
+from kubewright.kube.resources import POD
+
+ETCD = "3.6.8-0"
+
+
+@pytest.fixture
+def box(tmp_path):
+    return ControlPlane(tmp_path)
+
+
+def told_by(box, check):
+    """What a check has found."""
+    return [event.text for event in box.reporter.events if isinstance(event, Checked) and event.check == check]
+
+
+@pytest.mark.parametrize(("present", "told"), [("3.5.21-0", True), ("3.6.1-0", False), ("3.7.0-0", False)])
+def test_an_etcd_of_another_minor_release_is_told_by_the_name_of_a_check(box, present, told):
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, present))
+    box.upgrade()
+    found = told_by(box, "EtcdMinor")
+    assert [text.partition(":")[0] for text in found] == ["etcd 3.6.8 is of another minor release than 3.5.21"] * told
+    assert ["All members need 3.5.26 or later before: https://10.98.0.11:2379 has 3.5.21." in text for text in found] == [True] * told
+
+
+@pytest.mark.parametrize(("present", "told"), [("v1.34.9", True), ("v1.35.0", False)])
+def test_api_servers_that_would_be_two_minor_releases_apart_are_told_by_the_name_of_a_check(box, present, told):
+    with_another_control_plane(box, status="True")
+    pod = box.kube.get(POD, "kube-apiserver-node2", "kube-system")
+    pod["spec"]["containers"][0]["image"] = f"registry.k8s.io/kube-apiserver:{present}"
+    box.kube.update(pod)
+    box.upgrade()
+    text = f"the API servers of node2 have {present}, which is more than one minor release older than {NEW}"
+    assert [found.partition(";")[0] for found in told_by(box, "APIServerSkew")] == [text] * told
+
+
+def test_arguments_that_the_new_version_does_not_know_are_warned_about(box):
+    store(box, scheduler={"extraArgs": [{"name": "no-such-flag", "value": "1"}]})
+    box.upgrade()
+    [text] = told_by(box, "ExtraArgs")
+    assert text.startswith("scheduler.extraArgs: kube-scheduler 1.36 has no flag --no-such-flag")
+
+
+@pytest.mark.parametrize(("present", "removed", "told"), [("v1.35.4", "1.36", True), ("v1.35.4", "1.37", False), (OLD, "1.36", False)])
+def test_apis_in_use_that_the_new_version_does_not_serve_are_warned_about(box, present, removed, told):
+    path = Path(box.layout.manifest("kube-apiserver"))
+    path.write_text(path.read_text().replace(OLD, present))
+    labels = f'group="example.k8s.io",removed_release="{removed}",resource="examples",subresource="",version="v1beta1"'
+    box.metrics = f"apiserver_requested_deprecated_apis{{{labels}}} 1\n"
+    box.upgrade()
+    text = "clients use example.k8s.io/v1beta1/examples, which Kubernetes 1.36 no longer serves"
+    assert told_by(box, "DeprecatedAPIs") == [text] * told
+
+
+@pytest.mark.parametrize(("days", "renews", "told"), [(0, False, 0), (364.5, True, 0), (364.5, False, 7), (3649.5, True, 3)])
+def test_certificates_that_expire_within_a_day_are_told_by_the_name_of_a_check(box, days, renews, told):
+    box.clock.advance(days * 86400)
+    with suppress(KubewrightError):  # without valid certificates, the components do not work
+        box.upgrade(certificate_renewal=renews)
+    assert len(told_by(box, "CertificateExpiration")) == told
+
+
+def test_members_of_etcd_without_a_node_are_warned_about(box):
+    box.others = ("gone",)
+    box.upgrade()
+    [text] = told_by(box, "EtcdMembers")
+    assert text.startswith("etcd's member gone at https://10.98.1.0:2380 has no Node: ")
+
+
+def test_a_scheduler_that_uses_the_api_servers_of_other_machines_is_warned_about(box):
+    box.upgrade()
+    assert (told_by(box, "EtcdMembers"), told_by(box, "LocalAPIServer")) == ([], [])
+    path = Path(box.layout.kubeconfig("scheduler"))
+    path.write_text(path.read_text().replace("https://10.98.0.11:6443", "https://cluster.test:6443"))
+    box.upgrade()
+    [text] = told_by(box, "LocalAPIServer")
+    assert text.startswith(f"{path} names https://cluster.test:6443 instead of the API server of this machine")
