@@ -152,6 +152,18 @@ def test_each_certificate_is_renewed_as_by_kubeadm(machines, name):
     assert tree(machines.ours) == tree(machines.theirs)
 
 
+def test_a_renewed_certificate_has_the_names_of_the_earlier_one_whatever_the_configuration_says(machines):
+    machines.write("kubeadm.yaml", INIT + DEFAULT + "apiServer: {certSANs: [new.example]}\n")
+    ours, theirs = machines.both("certs", "renew", "apiserver", *CONFIG)
+    assert ours == theirs
+    found = [
+        certificates.first((root / "etc/kubernetes/pki/apiserver.crt").read_bytes(), source="x")
+        for root in (machines.ours, machines.theirs)
+    ]
+    assert found[0].names == found[1].names
+    assert [("kubernetes" in one.names.dns, "new.example" in one.names.dns) for one in found] == [(True, False)] * 2
+
+
 def test_a_bundle_is_kept_although_kubeadm_truncates_it(machines):
     """The accepted difference: kubeadm leaves one certificate in the kubeconfig (docs/compat/certs.md)."""
     other = (machines.theirs / "etc/kubernetes/pki/front-proxy-ca.crt").read_text()

@@ -268,6 +268,12 @@ CHECKS: Final[tuple[CertificateCheck, ...]] = (
     CertificateCheck(name="usages", differs=_usages, remedy=_AGAIN),
     CertificateCheck(name="names", differs=_names, remedy=_AGAIN + ", or remove the name from the configuration"),
 )
+_CONTENT: Final = frozenset({"subject", "usages", "names"})
+
+
+def content_differences(spec: CertificateSpec, found: Found) -> list[str]:
+    """Return how the subject, the usages and the names of a certificate differ from a spec; empty if they do not."""
+    return [difference for check in CHECKS if check.name in _CONTENT and (difference := check.differs(spec, found))]
 
 
 def require_fit(spec: CertificateSpec, found: Found) -> None:

@@ -665,6 +665,18 @@ def test_an_etcd_that_is_not_restarted_keeps_its_keys(box):
     assert etcd[0].read_bytes() not in {rest[0].read_bytes(), after[etcd[0]][0]}
 
 
+def test_a_certificate_that_the_configuration_describes_differently_is_renewed_as_it_was_and_warned_about(box):
+    store(box, apiServer={"certSANs": ["new.example"]})
+    box.upgrade()
+    [text] = [text for text in box.warnings() if "is renewed as it was" in text]
+    assert text.startswith("apiserver.crt is renewed as it was, and the configuration describes another one: it is not for new.example. ")
+
+
+def test_certificates_of_the_configuration_are_renewed_without_a_warning(box):
+    box.upgrade()
+    assert [text for text in box.warnings() if "is renewed as it was" in text] == []
+
+
 def backups(box):
     """What was saved of etcd."""
     return [path.read_bytes() for path in Path(box.layout.kubernetes, "tmp").glob("kubeadm-backup-etcd-*/*")]

@@ -12,10 +12,11 @@ from kubewright.host.desired import File
 from kubewright.host.overlay import OverlayHost
 from kubewright.lifecycle.steps import checkpoint, renewal
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
-from kubewright.lifecycle.steps.renewal import CertificateLocations, RenewalResult
+from kubewright.lifecycle.steps.renewal import CertificateLocations, Renewable, RenewalResult
 from kubewright.lifecycle.upgrade.planning.versions import NAMESPACE
-from kubewright.pki import table
+from kubewright.pki import certificates, specs, store, table
 from kubewright.pki.renewal import Terms
+from kubewright.pki.specs import CertificateSpec, Found
 
 if TYPE_CHECKING:
     from kubewright.host.seam import Host
@@ -109,8 +110,29 @@ def _renewed(ctx: UpgradeContext, host: Host, names: Sequence[str], *, same: boo
         name = outcome.row.name
         match outcome.result:
             case RenewalResult.RENEWED:
+                _compare(ctx, places, row)
                 yield name
             case RenewalResult.EXTERNAL:
                 ctx.say(TOPIC, f"External CA detected, {name} certificate can't be renewed")
             case RenewalResult.MISSING:
                 ctx.reporter.emit(Warned(text=f"{name} certificate is missing: it is not renewed"))
+
+
+def _compare(ctx: UpgradeContext, places: CertificateLocations, row: Renewable) -> None:
+    """Warn of a renewed certificate that the configuration describes differently, because renewal copies the earlier one.
+
+    The same in kubeadm (v1.36: phases/certs/renewal), which does not report it.
+    """
+    spec = next((specs.of(one, ctx.configuration, ctx.addresses) for one in table.CERTIFICATES if one.name == row.name), None)
+    text = places.certificates.read(row.file) if row.base else None
+    if text is None or not isinstance(spec, CertificateSpec):
+        return
+    authority = store.require_authority(places.certificates, row.authority.base, wanted=row.name)
+    found = Found(certificates=(certificates.first(text, source=row.file),), key=None, authority=authority)
+    if differences := specs.content_differences(spec, found):
+        ctx.reporter.emit(
+            Warned(
+                text=f"{row.file} is renewed as it was, and the configuration describes another one: {'; '.join(differences)}. To create it from"
+                f" the configuration, remove {row.base}.crt and {row.base}.key and run `kubewright init phase certs {row.name}`"
+            )
+        )
