@@ -624,6 +624,14 @@ def test_a_kubelet_that_is_newer_than_an_api_server_is_refused(box, tmp_path):
         box.upgrade(options={"drain": True})
 
 
+def test_a_kubelet_is_refused_where_the_agent_runs(box, tmp_path):
+    box.kubelet(OLD)
+    box.services.agent = True
+    with pytest.raises(HostError, match="kubewright's agent runs in its place"):
+        box.upgrade(options={"kubelet": box.kubelet(NEW, path=tmp_path / "new-kubelet")})
+    assert box.tags() == [ETCD, OLD, OLD, OLD]
+
+
 def test_the_kubelet_of_a_worker_is_compared_with_the_api_server_that_answers(box, tmp_path):
     box.kubelet(OLD)
     box.become_worker(server=OLD)

@@ -33,6 +33,8 @@ from kubewright.workflow.phases import Phases, Step
 
 _ANYWHERE: Final = "0.0.0.0"  # noqa: S104 - a worker has no API server that listens
 
+_AGENT: Final = "kubewright-agent"
+"""The service of `agent install`."""
 _CHECKS: Final = "kubewright.lifecycle.upgrade.control_plane.checks"
 Checks = Callable[[UpgradeContext], Iterable[Step]] | str
 """The function of the phase `preflight`, or its name."""
@@ -43,8 +45,8 @@ def prepare(request: UpgradeOptions, machine: TargetMachine) -> Prepared[Upgrade
     """Load the configuration and read the state of this machine. The phases read the cluster.
 
     Raises as `configure` does, UsageError for an unusable version and an unknown phase, HostError for a machine that
-    joined through a hub, CertificateError for one that is not part of a cluster, and DocumentError for a control plane
-    whose manifest does not contain its endpoint.
+    joined through a hub, and for a kubelet if the machine runs kubewright's agent, CertificateError for a machine that
+    is not part of a cluster, and DocumentError for a control plane whose manifest does not contain its endpoint.
     """
     if request.drain and not request.kubelet:
         raise UsageError(
@@ -64,6 +66,8 @@ def prepare(request: UpgradeOptions, machine: TargetMachine) -> Prepared[Upgrade
     host, init, control_plane = machine_of(machine, configuration, settings)
     if request.keep_changes:
         init = replace(init, patches_directory=str(host.layout.patches))
+    if request.kubelet:
+        _require_kubelet(host)
     if request.section == APPLY_SECTION and not control_plane:
         raise UsageError("this machine is not a control plane", remedy="run `upgrade apply` on a control plane, and `upgrade node` here")
     if not request.kubeconfig:
@@ -121,6 +125,16 @@ def _require_own(host: Host) -> None:
         raise HostError(
             "this machine has joined its cluster through a hub, which decides its version",
             remedy="change the version of the cluster at the hub, then run `kubewright node join` again",
+        )
+
+
+def _require_kubelet(host: Host) -> None:
+    """Raise HostError for a machine whose node is kubewright's agent."""
+    agent = host.service(_AGENT)
+    if agent is not None and agent.running:
+        raise HostError(
+            "this machine has no kubelet that could be replaced: kubewright's agent runs in its place",
+            remedy=f"install the kubewright of the new version and restart {_AGENT}; run the upgrade without --kubelet",
         )
 
 
