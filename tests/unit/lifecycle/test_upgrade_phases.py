@@ -345,6 +345,14 @@ def test_a_version_that_the_cluster_cannot_go_to_is_refused(box):
         box.upgrade(version="v1.37.0", force_upgrade=True)
 
 
+def test_the_phase_preflight_alone_compares_the_version_with_that_of_this_program(box):
+    """kubeadm has --force for that phase, and not for the others."""
+    with pytest.raises(UsageError, match=r"v1\.36\.9 is newer than this program"):
+        box.upgrade(version="v1.36.9", only=("preflight",))
+    box.upgrade(version="v1.36.9", only=("upload-config/kubeadm",))
+    assert stored(box)["kubernetesVersion"] == "v1.36.9"
+
+
 def test_an_etcd_that_does_not_run_goes_back_with_its_data(box):
     path = Path(box.layout.manifest("etcd"))
     path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))

@@ -113,6 +113,8 @@ def _version(request: UpgradeOptions, configuration: UpgradeConfiguration) -> tu
         version = Version.parse(resolved.version)
     except ValueError as error:
         raise UsageError(f"{text} is not a version to upgrade to: it {error}", remedy="name a version like v1.36.3") from error
+    if request.only and "preflight" not in request.only:  # as in kubeadm, whose other phases do not have the flag --force
+        return str(version), list(resolved.warnings)
     verdict = versions.judge_target(version, experimental=bool(asked.allow_experimental_upgrades), candidates=bool(asked.allow_rc_upgrades))
     ignored = verdict.require(str(version), force=bool(asked.force_upgrade))
     return str(version), [*resolved.warnings, *(f"ignored: {reason}" for reason in ignored)]
