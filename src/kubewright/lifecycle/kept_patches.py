@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
+from kubewright.base.masking import mask
 from kubewright.host.desired import Directory, File, Show
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Host
@@ -25,6 +26,29 @@ def chosen(host: Host, named: str) -> str:
     if _forgets(host, named):
         return ""
     return named or (str(kept) if host.state(kept) is not None else "")
+
+
+def difference(host: Host, named: str) -> str:
+    """Return how the patches of a directory differ from those of the last run, as a diff with secrets masked.
+
+    `named` is the run's option. '' if it was not given, if there are no earlier patches, and if they are the same.
+    """
+    kept = host.layout.patches
+    if not named or PurePosixPath(named) == kept or host.state(kept) is None:
+        return ""
+    import difflib  # few runs are given other patches
+
+    before, after = _texts(host, kept), {} if _forgets(host, named) else _texts(host, PurePosixPath(named))
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return "".join(
+        "".join(difflib.unified_diff(before.get(name, []), after.get(name, []), f"{name} (last run)", f"{name} (this run)"))
+        for name in names
+    )
+
+
+def _texts(host: Host, place: PurePosixPath) -> dict[str, list[str]]:
+    contents = {str(path.relative_to(place)): (host.read(path) or b"").decode(errors="replace") for path in _files(host, place)}
+    return {name: [f"{line}\n" for line in mask(text).splitlines()] for name, text in contents.items()}
 
 
 def keep(host: Host, named: str) -> None:

@@ -556,6 +556,9 @@ def test_patches_are_remembered_until_others_are_given_or_they_are_forgotten(box
     assert (Path(box.layout.patches).stat().st_mode & 0o777, names(box.upgrade().changes)) == (0o700, [])
     assert said in box.lines("patches")
     box.upgrade(patches=patches(tmp_path, "second", "--v=4"))
+    [told] = [line for line in box.lines("patches") if line.startswith("These patches differ from those of the last run")]
+    changes = [line for line in told.splitlines() if line.startswith(("-[", "+["))]
+    assert [(line[0], "--v=3" in line, "--v=4" in line) for line in changes] == [("-", True, False), ("+", False, True)]
     box.upgrade()
     assert ("    - --v=3\n" in box.text("kube-scheduler"), "    - --v=4\n" in box.text("kube-scheduler")) == (False, True)
     box.upgrade(patches=str(tmp_path / "none"))

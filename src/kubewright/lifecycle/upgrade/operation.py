@@ -148,10 +148,13 @@ def context(request: UpgradeOptions, task: UpgradeTask, bound: Bound) -> Upgrade
 
 
 def _opening(ctx: UpgradeContext) -> None:
-    """Report the use of remembered patches, and print the cluster's configuration if `--print-config` was given."""
+    """Report which patches are used, and print the cluster's configuration if `--print-config` was given."""
     kept = ctx.host.layout.patches
     if ctx.task.init.patches_directory == str(kept) and ctx.host.state(kept) is not None:
         ctx.say("patches", "Using the patches of the last run; `--patches DIR` uses others, and `--patches none` deletes them")
+    given = ctx.task.settings.patches
+    if difference := kept_patches.difference(ctx.host, given.directory if given else ""):
+        ctx.say("patches", f"These patches differ from those of the last run, which they replace:\n{difference.rstrip()}")
     if ctx.request.section == APPLY_SECTION and ctx.task.configuration.apply.print_config:
         lines = yaml.dump(cluster_document(ctx.cluster)).splitlines()
         ctx.say("upgrade/config", "The cluster's configuration:\n" + "\n".join(f"\t{line}" for line in lines))
