@@ -142,7 +142,7 @@ class Apply(UpgradeStage):
 
 
 class NodeUpgrade(UpgradeStage):
-    """`apply` has stored the new version in the cluster, and the machine has gone back."""
+    """The cluster stores the new version already, as after `apply` on another machine."""
 
     name = "upgrade node"
     arguments = ("upgrade", "node", *WITHOUT_CHECKS)
@@ -151,10 +151,8 @@ class NodeUpgrade(UpgradeStage):
 
     @contextmanager
     def fresh(self) -> Iterator[Machine]:
-        if self.plane.stored != NEXT:
-            self.plane.bring_to(NEXT)
-        self.plane.take_back()
-        require_running(self.plane.machine, KUBERNETES)
+        self.plane.bring_to(KUBERNETES)
+        kubewright(self.plane.machine, "upgrade", "apply", "phase", "upload-config", "kubeadm", NEXT)
         yield self.plane.machine
 
 

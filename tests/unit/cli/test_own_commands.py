@@ -124,6 +124,7 @@ OWN = {
     "upgrade rollback": "output plan yes",
     "upgrade rollback phase": "",
     "upgrade rollback phase preflight": "output plan yes",
+    "upgrade rollback phase cluster": "output plan",
     "upgrade rollback phase control-plane": "output plan",
     "etcd member remove": f"{_ETCD} yes",
     "etcd member replace": "again endpoints output plan yes",

@@ -441,14 +441,43 @@ def test_rollback_puts_the_earlier_static_pods_back_in_order(box):
     planned = box.rollback(mode=Mode.PLAN).plan
     assert box.tags() == [ETCD, NEW, NEW, NEW]
     changes = names(box.rollback().changes)
-    assert changes == [f"file {box.layout.manifest(name)}" for name in PODS[1:]] == [one.target for one in planned.changes]
+    of_cluster = ["configmap kube-system/kubeadm-config", PROXY]
+    assert changes == [*of_cluster, *(f"file {box.layout.manifest(name)}" for name in PODS[1:])] == [one.target for one in planned.changes]
     assert box.manifests() == before
-    assert stored(box)["kubernetesVersion"] == NEW
+    assert stored(box)["kubernetesVersion"] == OLD
     assert box.call(asked()).warnings == []  # the record has the earlier version as well
     with pytest.raises(HostError, match=f"the upgrade to {NEW} has been rolled back already"):
         box.rollback()
     box.upgrade()
     assert box.tags() == [ETCD, NEW, NEW, NEW]
+
+
+def test_the_cluster_keeps_its_version_while_another_control_plane_has_it(box):
+    box.upgrade()
+    with_another_control_plane(box, status="True")
+    pod = box.kube.get(POD, "kube-apiserver-node2", "kube-system")
+    pod["spec"]["containers"][0]["image"] = f"registry.k8s.io/kube-apiserver:{NEW}"
+    box.kube.update(pod)
+    changes = names(box.rollback().changes)
+    assert (changes, stored(box)["kubernetesVersion"]) == ([f"file {box.layout.manifest(name)}" for name in PODS[1:]], NEW)
+    [reason] = [event.reason for event in box.reporter.events if isinstance(event, PhaseSkipped) and event.phase == "cluster"]
+    assert reason == "kube-apiserver has a newer version on node2"
+
+
+def test_static_pods_go_back_although_the_cluster_refuses_its_earlier_version(box, monkeypatch):
+    before = box.manifests()
+    box.upgrade()
+    send = box.kube.send
+
+    def refusing(call, /):
+        if call.name == "kubeadm-config" and call.verb not in ("get", "list"):
+            raise Forbidden("not today", code=403)
+        return send(call)
+
+    monkeypatch.setattr(box.kube, "send", refusing)
+    box.rollback()
+    assert (box.manifests(), stored(box)["kubernetesVersion"]) == (before, NEW)
+    assert any("not today" in text and "use `upgrade apply` with the earlier version" in text for text in box.warnings())
 
 
 def test_an_upgrade_that_was_killed_can_be_taken_back_without_an_api_server(box, monkeypatch):

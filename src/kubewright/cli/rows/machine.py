@@ -341,7 +341,8 @@ _UPGRADE_ROWS = (
         "upgrade rollback",
         "Go back to the static pods that this machine had before its last upgrade",
         flags=_named(_UPGRADE_FLAGS_OF_PHASES, "yes plan output"),
-        description="Needs no API server. Certificates that were renewed stay, and so do the cluster's configuration and its add-ons.",
+        description="Needs no API server. If it answers, and no other control plane has a newer version, the version in the cluster's configuration"
+        " and the add-ons go back as well. Certificates that were renewed stay.",
         examples=("upgrade rollback --plan", "upgrade rollback --yes"),
         workflow=_upgrade_workflow("rollback:PHASES", operation="rollback:ROLLBACK", request="rollback_request"),
     ),

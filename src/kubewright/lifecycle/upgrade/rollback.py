@@ -1,32 +1,45 @@
 """The operation `upgrade rollback`: restores the files that the last upgrade of this machine has replaced.
 
-It needs neither other machines nor a running API server.
+It needs neither other machines nor a running API server. If the API server runs, and no other control plane has a newer
+version, the configuration of the cluster and the add-ons go back as well, before the static pods: kube-proxy must not be
+newer than an API server. The earlier API server can read what the later one has
+stored: a storage version changes only after a release that reads both (Kubernetes deprecation policy, rule 4b), and an
+upgrade spans one minor release at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
+from kubewright.base import yaml
 from kubewright.base.change import Change
-from kubewright.base.errors import HostError, UsageError
+from kubewright.base.errors import HostError, KubewrightError, UsageError
+from kubewright.base.events import Warned
+from kubewright.base.records import replace
+from kubewright.base.versions import Version
+from kubewright.kube.resources import NODE
+from kubewright.lifecycle import stored_configuration
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
-from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps import checkpoint, health, running
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
-from kubewright.lifecycle.upgrade import kubelet_program
+from kubewright.lifecycle.steps.detected_cluster import API_SERVER
+from kubewright.lifecycle.upgrade import cluster, kubelet_program
 from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION, UpgradeContext, UpgradeTask
 from kubewright.lifecycle.upgrade.control_plane import phase
 from kubewright.lifecycle.upgrade.operation import context, machine_of
+from kubewright.lifecycle.upgrade.planning import versions
 from kubewright.lifecycle.upgrade.request import RollbackOptions, UpgradeOptions
-from kubewright.workflow.phases import Phase, Phases
+from kubewright.workflow.phases import Phase, Phases, Step
 
 if TYPE_CHECKING:
     from kubewright.host.seam import Host
     from kubewright.lifecycle.machine import TargetMachine
 
 TOPIC: Final = "upgrade/rollback"
+_LATER: Final = "so use `upgrade apply` with the earlier version afterwards"
 _QUESTION: Final = "[upgrade] Are you sure you want to proceed? [y/N]: "
 
 
@@ -69,6 +82,52 @@ def check(ctx: UpgradeContext) -> Iterable[Change]:
     return ()
 
 
+def cluster_stays(ctx: UpgradeContext) -> str | None:
+    """Return why the cluster's configuration and its add-ons stay as they are; None if they go back."""
+    version = _earlier_version(ctx.host)
+    if not version:
+        return "the API server is not replaced"
+    if (reason := health.unready(ctx.probe)) is not None:
+        return f"the API server does not answer, {_LATER}: {reason}"
+    try:
+        stored = stored_configuration.document(ctx.client, stored_configuration.KUBEADM_CONFIG).value
+        if not isinstance(stored, Mapping) or not running.is_older(version, str(stored.get("kubernetesVersion") or "")):
+            return "the cluster's configuration has no newer version"
+        nodes = {node["metadata"]["name"] for node in ctx.client.list(NODE)} - {ctx.node_name}
+        found = versions.static_pods(ctx.client, API_SERVER)
+    except KubewrightError as error:
+        return f"the cluster cannot be read, {_LATER}: {error}"
+    newer = sorted(node for text, places in found.items() if running.is_older(version, text) for node in places if node in nodes)
+    return f"kube-apiserver has a newer version on {', '.join(newer)}" if newer else None
+
+
+def take_cluster_back(ctx: UpgradeContext) -> Iterator[Step]:
+    """Store the earlier version in the cluster, and take the add-ons back. An error is a warning: static pods can go back without that."""
+    earlier = replace(ctx, task=replace(ctx.task, version=_earlier_version(ctx.host)))
+    try:
+        yield from cluster.upload_kubeadm(earlier)
+        yield from cluster.upload_kubelet(earlier)
+        if cluster.dns_wanted(earlier) is None:
+            yield from cluster.coredns(earlier)
+        if cluster.proxy_wanted(earlier) is None:
+            yield from cluster.kube_proxy(earlier)
+    except KubewrightError as error:
+        ctx.reporter.emit(Warned(text=f"not all of the cluster's configuration and add-ons have gone back, {_LATER}: {error}"))
+
+
+def _earlier_version(host: Host) -> str:
+    """Return the version of the API server before the last upgrade; '' if that has not replaced it, or if its image has no version."""
+    found, target = last(host), host.layout.manifest(API_SERVER)
+    swap = next((one for one in found.changed if one.target == target and one.before != checkpoint.ABSENT), None)
+    if swap is None:
+        return ""
+    pod: Any = yaml.load(checkpoint.content(host, found, swap, side="old"), source=str(target))
+    try:
+        return str(Version.parse(versions.version_of(pod)))
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
 def take_back(ctx: UpgradeContext) -> Iterator[Change]:
     """Restore the earlier files, and verify that the components run from them."""
     found = last(ctx.host)
@@ -79,11 +138,12 @@ def take_back(ctx: UpgradeContext) -> Iterator[Change]:
         return
     yield from phase.taken_back(ctx, begun)
     ctx.say(TOPIC, "The earlier static pods are running again")
-    ctx.say(TOPIC, "Renewed certificates, the configuration of the cluster and its add-ons are kept; `upgrade apply` changes them")
+    ctx.say(TOPIC, "Renewed certificates stay, because they are valid for the earlier components, too")
 
 
 PHASES: Final[Phases[UpgradeContext]] = Phases(
     Phase("preflight", "List what is restored, and ask for confirmation", run=lambda ctx: ctx.bound.preflight(ctx), flags="yes"),
+    Phase("cluster", "Store the earlier version in the cluster, and take the add-ons back", run=take_cluster_back, condition=cluster_stays),
     Phase("control-plane", "Put the earlier static pods of this machine back", run=take_back),
 )
 

@@ -62,9 +62,7 @@ def static_pods(api: KubeAPI, name: str) -> ByVersion:
     """Return the nodes that have each version of a control plane's component. Raises APIError."""
     found: dict[str, list[str]] = {}
     for pod in api.list(POD, NAMESPACE, label_selector=f"component={name},tier=control-plane"):
-        # Tags must not contain `+`, so build metadata follows an underscore in images.
-        tag = _tag(pod["spec"]).replace("_", "+", 1)
-        found.setdefault(tag, []).append(pod["spec"].get("nodeName", ""))
+        found.setdefault(version_of(pod), []).append(pod["spec"].get("nodeName", ""))
     return found
 
 
@@ -74,10 +72,15 @@ def dns_version(api: KubeAPI) -> str:
     if len(found) > 1:
         names = ", ".join(one["metadata"]["name"] for one in found)
         raise APIError(f"there are several Deployments of DNS in {NAMESPACE}", detail=names, remedy="keep the one that is in use")
-    return _tag(found[0]["spec"]["template"]["spec"]) if found else ""
+    return image_tag(found[0]["spec"]["template"]["spec"]) if found else ""
 
 
-def _tag(spec: Mapping[str, Any]) -> str:
+def version_of(pod: Mapping[str, Any]) -> str:
+    """Return the version in the tag of a pod's first container: tags must not contain `+`, so build metadata follows an underscore."""
+    return image_tag(pod["spec"]).replace("_", "+", 1)
+
+
+def image_tag(spec: Mapping[str, Any]) -> str:
     """Return the tag of the first container's image, without a digest."""
     image = str(spec["containers"][0].get("image", "")).partition("@")[0]
     return image.rpartition("/")[2].partition(":")[2]
