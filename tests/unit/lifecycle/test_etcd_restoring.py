@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -244,6 +245,22 @@ def test_nothing_is_done_without_a_yes_and_for_contradicting_flags(box: Box) -> 
         with pytest.raises(UsageError, match="name either a snapshot or one of"):
             box.run(**wish)
     assert box.tree() == box.before
+
+
+@pytest.mark.parametrize(("saved", "warned"), [(b"of today", False), (b"of then", True)])
+def test_another_configuration_for_encryption_than_when_the_snapshot_was_saved_is_warned_about(
+    box: Box, saved: bytes, warned: bool
+) -> None:
+    path, manifest = box.root / "encryption.yaml", Path(box.layout.manifest("kube-apiserver"))
+    path.write_bytes(b"of today")
+    manifest.write_bytes(
+        pod("kube-apiserver", "x:v1.36.3", {"advertise-address": ADDRESS, "encryption-provider-config": str(path)}, volumes=[])
+    )
+    described = {"sha256": CONTENT[-32:].hex(), "encryptionConfiguration": hashlib.sha256(saved).hexdigest()}
+    (box.root_of_files / "etcd.db.json").write_text(json.dumps(described))
+    box.run(file=str(box.snapshot))
+    told = [event.text for event in box.reporter.events if isinstance(event, Warned) and "configuration for encryption" in event.text]
+    assert len(told) == warned
 
 
 def test_other_members_have_to_be_stopped(box: Box) -> None:

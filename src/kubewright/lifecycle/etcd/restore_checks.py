@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kubewright.base.errors import APIError, CheckFailed
+from kubewright.base.events import Warned
 from kubewright.base.versions import Version
 from kubewright.etcd.api import by_peer_url
 from kubewright.lifecycle.etcd import fencing, saving
@@ -25,6 +26,7 @@ def check(ctx: RestoreContext) -> Iterable[Change]:
     replaces = not (ctx.request.fence or ctx.request.unfence)
     if replaces and ctx.restored is None:
         _ = ctx.etcdutl  # it may have to be fetched, which must happen before anything stops
+        _warn_of_another_encryption(ctx)
     if ctx.request.fence or (replaces and ctx.restored is None and ctx.begun(RESTORE) is None):
         ctx.confirm(_lost(ctx))
     return ()
@@ -105,6 +107,17 @@ def _require_version(ctx: RestoreContext) -> None:
             detail="it takes those of its own minor release and of the one before",
             remedy="restore with the version of etcd that saved the snapshot",
         )
+
+
+def _warn_of_another_encryption(ctx: RestoreContext) -> None:
+    """Warn if the API server may be unable to read encrypted objects of the snapshot: keys for that may have been replaced since."""
+    told = ctx.task.description.get("encryptionConfiguration")
+    if told and ctx.begun(RESTORE) is None and told != saving.encryption_configuration(ctx.host)[1]:
+        text = (
+            "the API server's configuration for encryption is not the one that it had when the snapshot was saved:"
+            " encrypted objects whose key it does not contain cannot be read"
+        )
+        ctx.reporter.emit(Warned(text=text))
 
 
 def _lost(ctx: RestoreContext) -> str:

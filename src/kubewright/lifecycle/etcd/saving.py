@@ -6,6 +6,7 @@ serve its clients.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import PurePosixPath
@@ -97,6 +98,7 @@ def describe(host: Host, source: Source, snapshot: Snapshot, *, pki: PurePosixPa
         "kubernetesVersion": server.image_tag if server else "",
         "certificateAuthorities": authorities(host, pki),
         "serviceAccountKeys": service_account_keys(host, pki),
+        "encryptionConfiguration": encryption_configuration(host)[1],
     }
 
 
@@ -111,6 +113,14 @@ def _authority(files: FileReader, path: PurePosixPath) -> str:
         return pins.pin(content, source=str(path)) if content else ""
     except CertificateError:
         return ""
+
+
+def encryption_configuration(host: Host) -> tuple[str, str]:
+    """Return the path of the API server's configuration for encryption, and the SHA-256 of its content; both '' if it has none."""
+    server = DetectedCluster(host).api_server
+    path = server.argument("encryption-provider-config") if server else ""
+    content = host.read(PurePosixPath(path)) if path.startswith("/") else None
+    return path, hashlib.sha256(content).hexdigest() if content is not None else ""
 
 
 def service_account_keys(files: FileReader, pki: PurePosixPath) -> list[str]:
