@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from machine_kit import INIT, eventually, kubewright, write
+from machine_kit import INIT, administer, eventually, kubectl, kubewright, write
 from state_kit import State, files, objects
 
+from kubewright.base import yaml
+from kubewright.base.level import KUBERNETES
 from kubewright.machines.machine import Ended, Machine
 
 NEXT = "v1.36.4"
@@ -22,6 +25,19 @@ RENEWED = {f"pki/{base}.crt" for base in (*LEAVES, "etcd/healthcheck-client")} |
 """What has another content once the API server has been replaced, and stays where a later component fails."""
 ETCD_LEAVES = {f"pki/etcd/{base}.{end}" for base in ("server", "peer", "healthcheck-client") for end in ("crt", "key")}
 WITH_OTHERS = RENEWED | {"controller-manager.conf", "scheduler.conf"}
+HURRIED = f"""\
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: UpgradeConfiguration
+apply:
+  kubernetesVersion: {NEXT}
+  forceUpgrade: true
+  ignorePreflightErrors: [SystemVerification, CreateJob]
+  patches: {{directory: {PATCHES}}}
+timeouts: {{upgradeManifests: 2m}}
+"""
+"""What kubeadm is given: by default, it waits five minutes for a pod that the kubelet does not create."""
+UNMOUNTABLE = json.dumps([{"op": "add", "path": "/spec/containers/0/volumeMounts/-", "value": {"name": "none", "mountPath": "/none"}}])
+"""A patch with which the kubelet creates no pod."""
 OWN = ("/etc/kubernetes/tmp", "/var/lib/kubewright")
 """Where each tool keeps what it had before."""
 UNIT_DIRECTORIES = ("/etc/systemd", "/etc/systemd/system", "/etc/systemd/system/multi-user.target.wants")
@@ -89,3 +105,43 @@ def files_made(machine: Machine) -> State:
 def _without_address(found: State, machine: Machine) -> State:
     told: State = json.loads(json.dumps(found).replace(machine.address, "ADDRESS"))
     return told
+
+
+@contextmanager
+def pod_of_a_gone_machine(machine: Machine) -> Iterator[None]:
+    """Let the cluster have the mirror pod of an API server whose Node was deleted; a finalizer keeps the garbage collector from removing it."""
+    name = "kube-apiserver-gone"
+    metadata = {"name": name, "labels": {"component": "kube-apiserver", "tier": "control-plane"}, "finalizers": ["kubewright.test/keep"]}
+    container = {"name": "kube-apiserver", "image": f"registry.k8s.io/kube-apiserver:{KUBERNETES}"}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": "gone", "containers": [container]}}
+    administer(machine, "-n", "kube-system", "create", "-f", "-", data=json.dumps(body))
+    try:
+        yield
+    finally:
+        administer(machine, "-n", "kube-system", "patch", "pod", name, "--type=merge", '-p={"metadata":{"finalizers":null}}')
+        administer(machine, "-n", "kube-system", "delete", "pod", name, "--force", "--grace-period=0", "--ignore-not-found")
+
+
+@contextmanager
+def etcd_wanted(machine: Machine, tag: str) -> Iterator[None]:
+    """Let the cluster's configuration have another tag for etcd, of which the machine has an image."""
+    repository = "registry.k8s.io/etcd"
+    present = next(
+        name for name in machine.run("ctr", "-n", "k8s.io", "images", "list", "-q").out.split() if name.startswith(f"{repository}:")
+    )
+    machine.run("ctr", "-n", "k8s.io", "images", "tag", "--force", present, f"{repository}:{tag}")
+    _configure_etcd(machine, {"imageTag": tag})
+    try:
+        yield
+    finally:
+        _configure_etcd(machine, {"imageTag": None})
+
+
+def _configure_etcd(machine: Machine, fields: dict[str, str | None]) -> None:
+    """Change fields of etcd in the cluster's configuration; None removes one."""
+    found = kubectl(machine, "-n", "kube-system", "get", "configmap", "kubeadm-config")
+    document = yaml.load(found["data"]["ClusterConfiguration"], source="kubeadm-config")
+    local = {**document["etcd"]["local"], **fields}
+    document["etcd"]["local"] = {name: value for name, value in local.items() if value is not None}
+    found["data"]["ClusterConfiguration"] = yaml.dump(document)
+    administer(machine, "replace", "-f", "-", data=json.dumps(found))

@@ -20,22 +20,27 @@ from level_kit import (
     COMPONENTS,
     ETCD_LEAVES,
     FAILURES_MATRIX,
+    HURRIED,
     IGNORED,
     NEXT,
     PATCHES,
     RENEWED,
+    UNMOUNTABLE,
     WITH_OTHERS,
     apply,
     argument,
     changed,
     configuration,
     content,
+    etcd_wanted,
     patch,
+    pod_of_a_gone_machine,
     require_running,
     running,
     state,
 )
 from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, proxy_container, ready, write
+from manifest_moves import taken_away
 from state_kit import asked_of_etcd, require_same
 from testbed import patch_level
 from testbed.bed import Bed
@@ -83,8 +88,12 @@ class Failure:
     argument: str
     says: tuple[str, ...]
     changed: set[str]
+    etcd: str = ""
+    """An argument that etcd is given as well, so that it is replaced before."""
 
 
+AFTER_ETCD = "a scheduler, after etcd was replaced"
+ETCD_ARGUMENT = "--max-request-bytes=1572866"
 FAILURES = {
     "an API server that does not know a flag": Failure(
         "kube-apiserver", "--no-such-flag=1", ("error: kube-apiserver failed", "unknown flag: --no-such-flag"), RENEWED
@@ -102,6 +111,13 @@ FAILURES = {
         WITH_OTHERS | {"admin.conf", "super-admin.conf"},
     ),
     "the only member of etcd": Failure("etcd", "--no-such-flag=1", ("error: etcd failed", "no-such-flag"), ETCD_LEAVES),
+    AFTER_ETCD: Failure(
+        "kube-scheduler",
+        "--no-such-flag=1",
+        ("kube-controller-manager and kube-scheduler failed", "unknown flag: --no-such-flag"),
+        WITH_OTHERS | ETCD_LEAVES,
+        etcd=ETCD_ARGUMENT,
+    ),
 }
 
 
@@ -118,10 +134,13 @@ BESIDES = {
 def test_a_component_that_does_not_run_takes_the_machine_back(both: Both, name: str, matrix: Callable[[str], Matrix]) -> None:
     machine, failure = both.ours, FAILURES[name]
     patch(machine, failure.component, argument(failure.argument))
+    if failure.etcd:
+        write(machine, f"{PATCHES}/etcd+json.yaml", argument(failure.etcd))
     before, data, works = content(machine), asked_of_etcd(machine, "hashkv", {}, service="maintenance"), proxy_container(machine)
     with matrix(FAILURES_MATRIX).cell(name, "kubewright") as cell:
-        ended = apply(machine, "--patches", PATCHES, check=False)
-        assert ended.code == 1
+        with taken_away(machine) as away:
+            ended = apply(machine, "--patches", PATCHES, check=False)
+        assert (ended.code, away) == (1, set())
         assert [text for text in (*failure.says, "this machine is back in its earlier state") if text not in ended.err] == []
         assert changed(before, content(machine)) == failure.changed
         eventually(lambda: running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES), "the components of the earlier version")
@@ -155,10 +174,14 @@ def test_a_machine_is_the_same_whichever_tool_has_upgraded_it_despite_a_power_cu
     """The power fails between a key and its certificate. The machine comes up by itself, and the same command completes the upgrade."""
     kubeadm = ("kubeadm", "upgrade", "apply", NEXT, "--yes", IGNORED)
     with matrix(f"kill, {SEED_NAME}={SEED}").cell("upgrade apply", "step, power cut"):
-        theirs, ours = at_once(lambda: both.theirs.run(*kubeadm), lambda: upgraded_despite_a_power_cut(both.ours))
+        with taken_away(both.theirs) as away:
+            theirs, ours = at_once(lambda: both.theirs.run(*kubeadm), lambda: upgraded_despite_a_power_cut(both.ours))
         assert (SUCCESS in theirs.out, SUCCESS in ours.out) == (True, True)
         assert "Restarting the etcd static pod" in theirs.out
         assert "Current and new manifests of etcd are equal, skipping upgrade" in ours.out
+        # kubeadm moves each manifest away before it moves the new one in
+        assert away == {"etcd.yaml", *(f"{name}.yaml" for name in COMPONENTS)}
+        assert {"kubeadm-backup-etcd", "kubeadm-backup-manifests"} <= backups(both.ours) <= backups(both.theirs)
         # kubeadm calls a component upgraded when its pod is Running, whatever its container does
         eventually(lambda: running(both.theirs) == dict.fromkeys(COMPONENTS, NEXT), "the components to report the new version")
         require_same_as_kubeadms(both)
@@ -183,6 +206,11 @@ def upgraded_despite_a_power_cut(machine: Machine) -> Ended:
     found = content(machine)
     assert (found["pki/apiserver.key"], found["pki/apiserver.crt"] != before["pki/apiserver.crt"]) == (after["pki/apiserver.key"], True)
     return apply(machine)
+
+
+def backups(machine: Machine) -> set[str]:
+    """Return the kinds of directories that an upgrade has left where scripts look for backups."""
+    return {path.name.rstrip("-0123456789") for path in (machine.root / "etc/kubernetes/tmp").iterdir()}
 
 
 def require_same_as_kubeadms(both: Both) -> None:
@@ -227,13 +255,42 @@ def test_init_does_not_take_an_upgraded_machine_back(both: Both) -> None:
         assert content(machine) == before
 
 
+def test_only_kubewright_says_that_an_older_patch_level_is_a_downgrade(both: Both) -> None:
+    """Neither needs --force."""
+    words = ("upgrade", "apply", KUBERNETES, "--yes", "--dry-run", IGNORED)
+    theirs, ours = at_once(lambda: both.theirs.run("kubeadm", *words), lambda: kubewright(both.ours, *words))
+    assert "downgrade" not in (theirs.out + theirs.err).lower()
+    assert f"This is a downgrade: the cluster has {NEXT}, which is newer than {KUBERNETES}" in ours.out
+
+
+def test_a_pod_of_a_machine_that_is_gone_keeps_only_kubeadm_from_upgrading_add_ons(both: Both) -> None:
+    words = ("upgrade", "apply", "phase", "addon", "all", NEXT)
+    with pod_of_a_gone_machine(both.theirs), pod_of_a_gone_machine(both.ours):
+        theirs, ours = at_once(lambda: both.theirs.run("kubeadm", *words), lambda: kubewright(both.ours, *words))
+    said = theirs.out + theirs.err
+    assert ("gone" in said, "essential addon" in said) == (True, False), said
+    assert [f"essential addon: {name}" in ours.out for name in ("CoreDNS", "kube-proxy")] == [True, True], ours.out
+
+
+def test_an_etcd_of_another_minor_release_passes_only_the_checks_of_kubeadm(both: Both) -> None:
+    words = ("upgrade", "apply", "phase", "preflight", NEXT, "--yes", IGNORED)
+    with etcd_wanted(both.theirs, "3.7.0-0"), etcd_wanted(both.ours, "3.7.0-0"):
+        theirs, ours = at_once(
+            lambda: both.theirs.run("kubeadm", *words, check=False), lambda: kubewright(both.ours, *words, "--force", check=False)
+        )
+    assert (theirs.code, ours.code) == (0, 1), theirs.err
+    assert f"All members need 3.6.11 or later before: https://{both.ours.address}:2379 has 3.6.8" in ours.err
+    assert "[ERROR EtcdMinor]" in ours.err
+
+
 def test_rollback_brings_the_earlier_static_pods_back(both: Both) -> None:
     machine = both.ours
     planned = kubewright(machine, "upgrade", "rollback", "--plan", "-o", "json")
     done = kubewright(machine, "upgrade", "rollback", "--yes", "-o", "json")
-    manifests = [f"file /etc/kubernetes/manifests/{name}.yaml" for name in COMPONENTS]
-    assert [one["target"] for one in json.loads(done.out)] == manifests
-    assert [one["target"] for one in json.loads(planned.out)] == manifests
+    of_cluster = ["configmap kube-system/kubeadm-config", "daemonset kube-system/kube-proxy"]
+    targets = [*of_cluster, *(f"file /etc/kubernetes/manifests/{name}.yaml" for name in COMPONENTS)]
+    assert [one["target"] for one in json.loads(done.out)] == targets
+    assert [one["target"] for one in json.loads(planned.out)] == targets
     require_running(machine, KUBERNETES)
     again = kubewright(machine, "upgrade", "rollback", "--yes", check=False)
     assert (again.code, "has been rolled back already" in again.err) == (1, True)
@@ -263,6 +320,24 @@ def test_the_commands_of_the_guide_upgrade_a_machine_and_take_it_back(both: Both
     assert machine.run("kubelet", "--version").out == f"Kubernetes {NEXT}\n"
     require_running(machine, KUBERNETES)
     assert etcd_container(machine) == before
+
+
+def test_kubeadm_leaves_a_new_etcd_beside_components_that_have_gone_back(both: Both, matrix: Callable[[str], Matrix]) -> None:
+    """It also looks for the manifests of components that it has never moved."""
+    machine = both.theirs
+    patch(machine, "etcd", argument(ETCD_ARGUMENT))
+    write(machine, f"{PATCHES}/kube-scheduler+json.yaml", UNMOUNTABLE)
+    write(machine, CONFIG, HURRIED)
+    before = content(machine)
+    with matrix(FAILURES_MATRIX).cell(AFTER_ETCD, "kubeadm") as cell:
+        ended = machine.run("kubeadm", "upgrade", "apply", "--config", CONFIG, check=False)
+        assert ended.code != 0
+        after = content(machine)
+        assert before["manifests/kube-scheduler.yaml"] == after["manifests/kube-scheduler.yaml"]
+        assert ETCD_ARGUMENT.encode() in after["manifests/etcd.yaml"]
+        lines = [line for line in ended.err.splitlines() if "no such file or directory" in line]
+        assert any("kube-apiserver.yaml" in line for line in lines), ended.err
+        cell.says("etcd stays new")
 
 
 def test_kubeadm_calls_a_dead_controller_manager_a_success(both: Both, matrix: Callable[[str], Matrix]) -> None:
