@@ -46,6 +46,8 @@ IMPATIENT = HURRIED.replace("etcdAPICall: 5s", "upgradeManifests: 75s")
 """What kubewright is given: by default, it waits five minutes for a component that runs and is not ready."""
 NEVER_READY = argument("--peer-trusted-ca-file=/etc/kubernetes/pki/etcd/server.crt")
 """An etcd that runs, but trusts none of its peers, and so never has a leader."""
+OTHER_ARGUMENT = "--goaway-chance=0.001"
+"""An argument of the API server that changes nothing for the tests."""
 CUT_OFF = "an etcd on one of three that is never ready"
 PROXY = ("-n", "kube-system", "get", "daemonset", "kube-proxy")
 
@@ -159,17 +161,26 @@ def healthy(cluster: Cluster) -> set[str]:
 
 
 def test_an_etcd_that_is_never_ready_on_one_of_three_goes_back(cluster: Cluster, matrix: Callable[[str], Matrix]) -> None:
-    second = cluster[SECOND]
+    """Meanwhile, another machine waits for its turn to restart its API server."""
+    first, second = cluster[FIRST], cluster[SECOND]
     patch(second, "etcd", NEVER_READY)
     write(second, CONFIG, IMPATIENT)
+    patch(first, "kube-apiserver", argument(OTHER_ARGUMENT))
     before = content(second)
     data = asked_of_etcd(second, "hashkv", {}, service="maintenance")
-    ended = kubewright(second, "upgrade", "node", "--config", CONFIG, check=False)
+    failing = Running(second, "upgrade", "node", "--config", CONFIG)
+    failing.says("Waiting for the kubelet to restart etcd")
+    waiting = Running(first, "upgrade", "node", IGNORED, "--patches", PATCHES)
+    assert "second is working" in waiting.says("this machine's turn")
+    assert OTHER_ARGUMENT.encode() not in content(first)["manifests/kube-apiserver.yaml"]
+    ended = failing.ended()
     assert (ended.code, "error: etcd failed; this machine is back in its earlier state" in ended.err) == (1, True), ended.err
     assert "the last lines of etcd" in ended.err, ended.err
     assert changed(before, content(second)) == ETCD_LEAVES
     again = asked_of_etcd(second, "hashkv", {"revision": data["header"]["revision"]}, service="maintenance")
     assert again["hash"] == data["hash"] or again["compact_revision"] != data["compact_revision"]
+    waited = waiting.ended()
+    assert (waited.code, OTHER_ARGUMENT.encode() in content(first)["manifests/kube-apiserver.yaml"]) == (0, True), waited.err
     eventually(lambda: healthy(cluster) == set(CONTROL_PLANES), "all members to be healthy")
     matrix(FAILURES_MATRIX).record(CUT_OFF, KUBEWRIGHT, "as before")
 
