@@ -40,23 +40,23 @@ KUBECONFIG: Final = "/var/lib/kube-proxy/kubeconfig.conf"
 KUBE_PROXY: Final = table(
     """
 hostnameOverride | text! | the host's name | | name of the Node
-bindAddress | text! | kubeadm: 0.0.0.0, or :: for an IPv6 advertise address | | decides the family of addresses where no Node says it
+bindAddress | text! | kubeadm: 0.0.0.0, or :: for an IPv6 advertise address | | determines the address family if the Node does not
 healthzBindAddress | text! | 0.0.0.0:10256 | | address and port of the health endpoint
 metricsBindAddress | text! | 127.0.0.1:10249 | | address and port of the metrics
-showHiddenMetricsForVersion | text! | | | show metrics that were hidden in this version
+showHiddenMetricsForVersion | text! | | | show metrics that were hidden in this release
 mode | text! | empty: iptables | | how Services reach their pods: iptables, nftables or ipvs (deprecated)
-detectLocalMode | text! | ClusterCIDR | | how traffic of local pods is known: ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix
+detectLocalMode | text! | ClusterCIDR | | how traffic of local pods is recognized: ClusterCIDR, NodeCIDR, BridgeInterface, InterfaceNamePrefix
 clusterCIDR | text! | kubeadm: networking.podSubnet | | range of the pods' addresses
-portRange | text! | | | without effect: it was for the mode userspace, which was removed in 1.26
-bindAddressHardFail | flag! | false | | end where one of these ports cannot be had
+portRange | text! | | | no effect: only the mode userspace used it, which was removed in 1.26
+bindAddressHardFail | flag! | false | | exit if one of these ports is not available
 enableProfiling | flag! | false | | serve profiles at the metrics' address
 featureGates | {}flag | | | feature gates of kube-proxy
-clientConnection | struct | | | how the API server is called
+clientConnection | struct | | | connection to the API server
 clientConnection.kubeconfig | text! | kubeadm: /var/lib/kube-proxy/kubeconfig.conf | | kubeconfig; empty: the pod's service account
-clientConnection.acceptContentTypes | text! | | | forms of answers that are taken
-clientConnection.contentType | text! | application/vnd.kubernetes.protobuf | | form of requests
-clientConnection.qps | float32! | 5 | | requests in a second
-clientConnection.burst | int32! | 10 | | requests at once, above qps
+clientConnection.acceptContentTypes | text! | | | accepted content types of responses
+clientConnection.contentType | text! | application/vnd.kubernetes.protobuf | | content type of requests
+clientConnection.qps | float32! | 5 | | requests per second
+clientConnection.burst | int32! | 10 | | bursts of requests above qps
 logging | logging | | 1.26 | kube-proxy's log
 iptables | struct | | | settings of the mode iptables
 iptables.masqueradeBit | ?int32! | 14 | | bit of the packet mark that asks for source NAT
@@ -70,8 +70,8 @@ ipvs.minSyncPeriod | span | 0s | | shortest time between two updates
 ipvs.tcpTimeout | span | 0s | | timeout of idle TCP connections; 0s: the kernel's
 ipvs.tcpFinTimeout | span | 0s | | timeout of TCP connections after FIN
 ipvs.udpTimeout | span | 0s | | timeout of UDP packets
-ipvs.scheduler | text! | rr | | how connections are spread
-ipvs.excludeCIDRs | []text! | | | ranges of virtual servers that are left alone
+ipvs.scheduler | text! | rr | | how connections are distributed
+ipvs.excludeCIDRs | []text! | | | ranges of virtual servers that kube-proxy does not clean up
 ipvs.strictARP | flag! | false | | answer ARP for addresses of the interface only
 nftables | struct | | 1.29 | settings of the mode nftables
 nftables.masqueradeBit | ?int32! | 14 | | bit of the packet mark that asks for source NAT
@@ -84,20 +84,20 @@ winkernel.sourceVip | text! | | | source address of a node's traffic to Services
 winkernel.rootHnsEndpointName | text! | cbr0 | 1.23 | name of the endpoint of the root network namespace
 winkernel.enableDSR | flag! | true | | direct server return
 winkernel.forwardHealthCheckVip | flag! | false | 1.23 | forward traffic of health checks to Service addresses
-detectLocal | struct | | 1.23 | names for detectLocalMode
+detectLocal | struct | | 1.23 | interface names for detectLocalMode
 detectLocal.bridgeInterface | text! | | | name of the bridge, with BridgeInterface
-detectLocal.interfaceNamePrefix | text! | | | how interfaces' names begin, with InterfaceNamePrefix
-nodePortAddresses | []text! | all addresses | | ranges that node ports are served at, or primary: the Node's own addresses
+detectLocal.interfaceNamePrefix | text! | | | prefix of interface names, with InterfaceNamePrefix
+nodePortAddresses | []text! | all addresses | | ranges of addresses at which node ports are served, or primary: the Node's own addresses
 oomScoreAdj | ?int32! | -999 | | out-of-memory score, -1000 to 1000
 conntrack | struct | | | the kernel's table of connections
-conntrack.maxPerCore | ?int32! | 32768 | | entries for each core; 0: as it is
-conntrack.min | ?int32! | 131072 | | entries at least
-conntrack.tcpEstablishedTimeout | ?span! | 24h0m0s | | how long idle TCP connections are kept; 0s: as it is
+conntrack.maxPerCore | ?int32! | 32768 | | entries per core; 0: unchanged
+conntrack.min | ?int32! | 131072 | | minimum number of entries
+conntrack.tcpEstablishedTimeout | ?span! | 24h0m0s | | how long idle TCP connections are kept; 0s: unchanged
 conntrack.tcpCloseWaitTimeout | ?span! | 1h0m0s | | how long connections in CLOSE_WAIT are kept
-conntrack.tcpBeLiberal | flag! | false | 1.29 | let packets through that are outside of the TCP window
-conntrack.udpTimeout | span | 0s | 1.29 | how long UDP entries without answer are kept; 0s: as it is
-conntrack.udpStreamTimeout | span | 0s | 1.29 | how long UDP entries with answers are kept; 0s: as it is
-configSyncPeriod | span | 15m0s | | time between two full reads from the API server
+conntrack.tcpBeLiberal | flag! | false | 1.29 | accept packets outside the TCP window
+conntrack.udpTimeout | span | 0s | 1.29 | how long unanswered UDP entries are kept; 0s: unchanged
+conntrack.udpStreamTimeout | span | 0s | 1.29 | how long answered UDP entries are kept; 0s: unchanged
+configSyncPeriod | span | 15m0s | | interval between full reads from the API server
 windowsRunAsService | flag | false | 1.32 | run as a service of Windows
 """,
     logging=LOGGING,

@@ -88,7 +88,7 @@ class JoinConfiguration:
     ca_cert_path: str = member(TEXT, "where the cluster's CA is written", default="/etc/kubernetes/pki/ca.crt")
     discovery: Discovery = member(Struct(Discovery), "how the cluster is found and trusted", default=Discovery(), keep=True)
     control_plane: JoinControlPlane | None = member(
-        Pointer(Struct(JoinControlPlane)), "given: this machine becomes a further control plane", default=None
+        Pointer(Struct(JoinControlPlane)), "if set, this machine becomes a further control plane", default=None
     )
     skip_phases: Sequence[str] = member(TEXTS, SKIPPED, default=(), since=V1BETA3)
     patches_directory: str = member(PATCHES, PATCHED, default="", name="patches", since=V1BETA3)
@@ -100,7 +100,7 @@ class ResetConfiguration:
     """The configuration of `reset` on this machine."""
 
     cleanup_tmp_dir: bool = member(FLAG, "also empty the directory of backups and dry runs", default=False)
-    certificates_dir: str = member(TEXT, "directory of certificates that is emptied", default="/etc/kubernetes/pki")
+    certificates_dir: str = member(TEXT, "directory of certificates, which is emptied", default="/etc/kubernetes/pki")
     cri_socket: str = member(TEXT, "socket of the container runtime; empty: the one that is found", default="", explained=FOUND_SOCKET)
     dry_run: bool = member(FLAG, DRY_RUN, default=False)
     force: bool = member(FLAG, "do not ask", default=False)
@@ -112,7 +112,7 @@ class ResetConfiguration:
 
 @struct
 class _VersionChoice:
-    kubernetes_version: str = member(TEXT, "version to go to, or a label", default="")
+    kubernetes_version: str = member(TEXT, "target version, or a label", default="")
     allow_experimental_upgrades: bool | None = member(_SWITCH, "allow alpha, beta and release candidate versions", default=None)
     allow_rc_upgrades: bool | None = member(_SWITCH, "allow release candidates", default=None, name="allowRCUpgrades")
     print_config: bool | None = member(_SWITCH, "print the configuration that the upgrade uses", default=None)
@@ -121,7 +121,7 @@ class _VersionChoice:
 @struct
 class _Upgrade:
     dry_run: bool | None = member(_SWITCH, DRY_RUN, default=None)
-    etcd_upgrade: bool = member(_SWITCH, "also upgrade etcd where it runs as a static pod", default=True)
+    etcd_upgrade: bool = member(_SWITCH, "also upgrade etcd if it runs as a static pod", default=True)
     ignore_preflight_errors: Sequence[str] = member(TEXTS, CHECKS, default=())
 
 
@@ -152,14 +152,14 @@ class UpgradeNode(_Phases, _Upgrade):
 class UpgradePlan(_Upgrade, _VersionChoice):
     """The settings of `upgrade plan`."""
 
-    etcd_upgrade: bool = member(_SWITCH, "also upgrade etcd where it runs as a static pod", default=True, since="v1beta4, Kubernetes 1.33")
+    etcd_upgrade: bool = member(_SWITCH, "also upgrade etcd if it runs as a static pod", default=True, since="v1beta4, Kubernetes 1.33")
 
 
 @struct
 class UpgradeDiff:
     """The settings of `upgrade diff`."""
 
-    kubernetes_version: str = member(TEXT, "version to go to, or a label", default="")
+    kubernetes_version: str = member(TEXT, "target version, or a label", default="")
     context_lines: int = member(INT64, "lines around each difference", default=0)
 
 

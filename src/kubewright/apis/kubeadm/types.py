@@ -35,7 +35,7 @@ V1BETA4: Final = "v1beta4 (Kubernetes 1.31)"
 The other two are those of fields that v1beta1 and v1beta2 lack.
 """
 SERVICE_SUBNET: Final = "10.96.0.0/12"
-"""The range of Services unless the user names one."""
+"""The range of Services unless the user sets one."""
 TEXTS: Final = List(TEXT)
 _PERIOD: Final = Pointer(SPAN)
 
@@ -47,10 +47,10 @@ PULL_POLICY: Final = "when images are pulled before the work begins: Always, IfN
 SERIAL_PULLS: Final = "pull images one after the other"
 WAITS: Final = "timeouts of the different waits"
 NODE: Final = "how this machine becomes a Node"
-ENDPOINT: Final = "where this machine's API server is reached"
+ENDPOINT: Final = "address of this machine's API server"
 PATCHED: Final = "directory of patches for the static pods and files that are written"
-FOUND_SOCKET: Final = "the socket that is found, else containerd's"
-_REPOSITORY: Final = "where this image comes from; empty: the cluster's imageRepository"
+FOUND_SOCKET: Final = "the detected socket, otherwise containerd's"
+_REPOSITORY: Final = "repository of this image; empty: the cluster's imageRepository"
 _TAG: Final = "tag of the image; empty: the one for the Kubernetes version"
 
 
@@ -163,7 +163,7 @@ class Networking:
     service_subnet: str = member(
         TEXT, "range of service addresses: one CIDR, or two of different families joined by a comma", default=SERVICE_SUBNET
     )
-    pod_subnet: str = member(TEXT, "range of pod addresses, likewise; empty: nodes get no ranges", default="")
+    pod_subnet: str = member(TEXT, "range of pod addresses, in the same form; empty: nodes get no ranges", default="")
     dns_domain: str = member(TEXT, "DNS domain of services", default="cluster.local")
 
 
@@ -206,7 +206,7 @@ class ClusterConfiguration:
     dns: DNS = member(Struct(DNS), "the CoreDNS add-on", default=DNS())
     proxy: Proxy = member(Struct(Proxy), "the kube-proxy add-on", default=Proxy(), since=V1BETA4)
     certificates_dir: str = member(TEXT, "directory of the certificates and keys", default="/etc/kubernetes/pki")
-    image_repository: str = member(TEXT, "where the images come from", default="registry.k8s.io")
+    image_repository: str = member(TEXT, "repository of the images", default="registry.k8s.io")
     feature_gates: Mapping[str, bool] = member(Map(FLAG), "feature gates of kubeadm", default_factory=dict)
     cluster_name: str = member(TEXT, "name of the cluster in kubeconfig files", default="kubernetes")
     encryption_algorithm: str = member(
