@@ -214,7 +214,7 @@ def test_both_tools_fail_if_the_registry_is_down_or_requires_credentials(tools):
     tools.registry.refusal = 403
     first, second = tools.theirs(), tools.ours()
     assert (second.code, second.out) == (first.code, first.out) == (1, "")
-    assert "give the runtime credentials" in second.err
+    assert "configure credentials for the registry" in second.err
 
 
 @pytest.mark.parametrize(

@@ -304,7 +304,7 @@ def test_a_cluster_begins_again_with_the_one_member_that_is_left(home: Bench, ru
     home.up(nodes=0, control_planes=3)
     last, before = _put(home, "test-before-the-loss"), set(_asides(home))
     code, _, err = run("restore", "--from-this-member", "--yes")
-    assert (code, "other members of etcd run" in err, "etcd restore --fence" in err) == (4, True, True)
+    assert (code, "other members of etcd are running" in err, "etcd restore --fence" in err) == (4, True, True)
     for name in (SECOND, THIRD):
         code, _, err = run("restore", "--fence", "--yes", at=name)
         assert code == 0, err

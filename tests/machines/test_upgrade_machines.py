@@ -1,6 +1,6 @@
 """`upgrade apply` on whole machines, beside real kubeadm: the same machine and the same cluster afterwards, even after a power cut.
 
-Also the way back where a component fails.
+Also the restored state if a component fails.
 
 The second patch level is made without a build (`testbed/patch_level.py`). Both control planes were made by kubewright from one configuration.
 """

@@ -28,7 +28,7 @@ def one_line(text: str, *, what: str) -> str:
     raise UnsafeText(  # the text itself may be secret
         f"{what} holds a control character",
         detail=f"U+{ord(found[0]):04X} after {found.start()} characters",
-        remedy="give it without line ends and other control characters",
+        remedy="remove line ends and other control characters from it",
     )
 
 

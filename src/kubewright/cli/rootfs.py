@@ -59,7 +59,7 @@ def enter(path: str, *, handler: str) -> None:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise HostError(
-            f"cannot change the root directory to {path}", detail=reason or "", remedy="give a directory that exists"
+            f"cannot change the root directory to {path}", detail=reason or "", remedy="pass a directory that exists"
         ) from error
     os.chdir("/")
 

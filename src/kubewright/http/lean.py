@@ -58,7 +58,7 @@ class Transport(messages.AsyncTransport):
         _, self._server, self._prefix = origin(base)
         place = urlsplit(self._server)
         if place.scheme == "https" and context is None:
-            raise UsageError(f"{self._server} is asked for over TLS without anything to verify it with", remedy="give an SSLContext")
+            raise UsageError(f"{self._server} uses TLS, and there is nothing to verify its certificate with", remedy="pass an SSLContext")
         self._limits = limits or Limits()
         self._way = Way(self._server, context=context, server_name=server_name, proxy=proxy)
         self._before, authorization = "", None

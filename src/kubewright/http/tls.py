@@ -80,11 +80,11 @@ def client_context(
     CertificateError for unusable PEM, or if there is no CA to verify with.
     """
     if (cert_pem is None) is not (key_pem is None):
-        raise CertificateError("a client certificate and its key must be given together", remedy="give both or none")
+        raise CertificateError("a client certificate and its key must be given together", remedy="pass both or neither")
     context = _bare(ssl.PROTOCOL_TLS_CLIENT)
     if verify:
         if ca_pem is None:
-            raise CertificateError("there is no CA certificate to verify the server with", remedy="give the cluster's CA certificate")
+            raise CertificateError("there is no CA certificate to verify the server with", remedy="pass the cluster's CA certificate")
         trust(context, ca_pem)
     else:
         context.check_hostname = False
@@ -115,7 +115,7 @@ def server_context(
     identify(context, cert_pem, key_pem)
     if clients is not Clients.NONE:
         if client_ca_pem is None:
-            raise CertificateError("there is no CA certificate to verify clients with", remedy="give the CA that signs client certificates")
+            raise CertificateError("there is no CA certificate to verify clients with", remedy="pass the CA that signs client certificates")
         if client_ca_pem:
             trust(context, client_ca_pem)
         context.verify_mode = _MODES[clients]

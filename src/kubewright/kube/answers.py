@@ -54,7 +54,7 @@ _BY_CODE: Final[dict[int, type[errors.StatusError]]] = {
 }
 _REMEDIES: Final[dict[type[errors.StatusError], str]] = {
     errors.Unauthorized: "check that the certificate or token is of this cluster and has not expired",
-    errors.Forbidden: "use an identity that may do this, or give this one the right",
+    errors.Forbidden: "use an identity that may do this, or grant this one the permission",
     errors.Conflict: "it was changed in the meantime: try again",
     errors.TooManyRequests: "the server asks to wait: try again later",
     errors.ServerError: "look at the API server's log",

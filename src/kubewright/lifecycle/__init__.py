@@ -1,1 +1,1 @@
-"""The operations on machines: configuration, init and the others, as phase trees that combine the lower layers."""
+"""The operations on machines (init, join and others), as trees of phases that combine the lower layers."""

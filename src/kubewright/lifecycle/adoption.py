@@ -1,4 +1,4 @@
-"""Machines of a cluster that another tool created: plans for them are always possible, changes only on request.
+"""Taking over machines that another tool made members of a cluster: a plan is always possible, changes are made only on request.
 
 The origin is determined by observation: any tool that started the kubelet has left kubelet.conf and the kubelet's
 configuration, and kubewright would have left its record as well. The cluster is read with an administrator's
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 TOPIC: Final = "adopt"
 STORED: Final = "configmap kube-system/kubeadm-config"
-"""The target for the stored configuration of a cluster: a difference means that another cluster is described."""
+"""The change target for a cluster's stored configuration: if it differs, the given configuration is of another cluster."""
 _COMPONENTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
 def traces(host: Host) -> tuple[PurePosixPath, ...]:
-    """Return the files that show that another tool created this machine; none for a fresh machine, and for one of ours."""
+    """Return the files that show that another tool created this machine; none for a fresh machine or one of ours."""
     layout = host.layout
     if host.state(layout.machine_record) is not None:
         return ()
@@ -68,7 +68,7 @@ def _require_same_cluster(changes: Iterable[Change]) -> None:
             raise ConfigurationChanged(
                 "the cluster of this machine was created with another configuration",
                 detail=change.diff,
-                remedy="give the configuration that the cluster has (`kubewright config diff` shows the difference); nothing was changed",
+                remedy="use the configuration of the cluster (`kubewright config diff` shows the difference); nothing was changed",
             )
 
 

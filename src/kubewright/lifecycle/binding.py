@@ -34,9 +34,9 @@ def bind(
     reporter: Reporter,
     quiet: bool = False,
 ) -> Iterator[Bound]:
-    """Yield the seams for a mode. At the end, connections are closed, and keys in generation are dropped.
+    """Yield the seams for a mode. At the end, connections are closed, and unfinished key generation is abandoned.
 
-    `quiet`: phases are not reported, but waits on the way to the cluster are.
+    With `quiet`, phases are not reported, but waits for the cluster are.
     """
     chosen = operation.phases.select(only=prepared.only, skip=prepared.skip)
     narrates = mode is Mode.NARRATE and operation.dry_run is not None

@@ -177,7 +177,7 @@ def reused(configured: Sequence[BootstrapToken], api: KubeAPI, *, now: datetime)
     there = list(stored(api).tokens)
     chosen = []
     for token in configured:
-        found = next((one for one in there if token.made_up and _does_for(token, one, now=now)), None)
+        found = next((one for one in there if token.made_up and _can_replace(token, one, now=now)), None)
         if found is not None:
             there.remove(found)
             token = replace(token, token=found.token.text, expires=found.expiration, ttl=None)  # noqa: PLW2901 - the same, as it is stored
@@ -185,7 +185,7 @@ def reused(configured: Sequence[BootstrapToken], api: KubeAPI, *, now: datetime)
     return tuple(chosen)
 
 
-def _does_for(wanted: BootstrapToken, found: StoredToken, *, now: datetime) -> bool:
+def _can_replace(wanted: BootstrapToken, found: StoredToken, *, now: datetime) -> bool:
     """Return whether a stored token can replace a wanted one: the same permissions and purpose, and at least half of the lifetime left."""
     same = (wanted.description, set(wanted.usages), set(wanted.groups)) == (found.description, set(found.usages), set(found.groups))
     until = now + timedelta(seconds=wanted.ttl / SECOND) if wanted.ttl else None

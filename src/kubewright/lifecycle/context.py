@@ -146,5 +146,5 @@ class MachineContext(RunContext):
         self.reporter.emit(Line(topic=topic, text=text))
 
     def tell(self, text: str) -> None:
-        """Report a text for people without a topic."""
+        """Report a text for people, without a topic."""
         self.reporter.emit(Line(topic="", text=text))

@@ -116,7 +116,7 @@ def parent(host: Host, machine: TargetMachine) -> PurePosixPath:
 
 def _absolute(named: str, variable: str) -> PurePosixPath:
     if not named.startswith("/"):
-        raise UsageError(f"{variable}={named} is not an absolute path", remedy="give a full path")
+        raise UsageError(f"{variable}={named} is not an absolute path", remedy="use an absolute path")
     return PurePosixPath(named)
 
 

@@ -92,7 +92,7 @@ def _files(files: FileReader, place: PurePosixPath, *, user: int) -> Iterator[Pu
     if state is None or state.kind is not Kind.DIRECTORY:
         raise UsageError(
             f"the patches cannot be read: {place} is {'not there' if state is None else f'a {state.kind.value}, not a directory'}",
-            remedy="give the directory with the patch files itself, not a link to it",
+            remedy="pass the directory with the patch files itself, not a link to it",
         )
     _require_ours(place, state, user=user)
     if fault := files.weakness(place):

@@ -99,7 +99,7 @@ def state_directory(given: str = "") -> Path:
     if not base.startswith("/"):  # a relative path is to be ignored (XDG Base Directory Specification)
         home = Path("~").expanduser()
         if not home.is_absolute():
-            raise UsageError("no home directory is known", remedy="set HOME or XDG_STATE_HOME, or give --state-dir")
+            raise UsageError("no home directory is known", remedy="set HOME or XDG_STATE_HOME, or pass --state-dir")
         base = str(home / ".local" / "state")
     return Path(base) / "kubewright" / "clusters"
 

@@ -28,7 +28,7 @@ def version_of(config: str, asked: str | None) -> str:
     except ValueError:
         return asked or KUBERNETES  # a label such as stable-1 is not looked up for a local cluster
     if asked is not None and asked != written:
-        raise UsageError(f"--kubernetes-version {asked} is not the version of {SOURCE}, {written}", remedy="give only one of them")
+        raise UsageError(f"--kubernetes-version {asked} is not the version of {SOURCE}, {written}", remedy="specify only one of them")
     return written
 
 

@@ -109,7 +109,7 @@ def hostname(resolve: Callable[[str], object] | None = None) -> Check:
         except OSError:
             yield warning(
                 f'hostname "{name}" could not be reached',
-                remedy=f"give it an address in DNS or /etc/hosts, if other machines should know {name}",
+                remedy=f"if other machines should be able to resolve {name}, add it to DNS or /etc/hosts",
             )
 
     return Check(name="Hostname", find=find)

@@ -34,7 +34,7 @@ def load(cluster: LocalCluster, image: str | os.PathLike[str]) -> list[str]:
     if engine is None:
         raise UsageError(
             f"{quoted(str(image))} is not a file, and neither {' nor '.join(_ENGINES)} is on PATH",
-            remedy="give the path of an archive of the image",
+            remedy="pass the path of an archive of the image",
         )
     with tempfile.TemporaryDirectory(prefix="kubewright-image-") as directory:
         archive = Path(directory) / "image.tar"

@@ -1,4 +1,4 @@
-"""Files that are replaced together: what is stored of them, what a killed run leaves, and the way back."""
+"""Files that are replaced together: what is stored of them, what a killed run leaves, and how a failed one is reverted."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_failing_step_restores_all_files_in_order(box, failing):
     assert (box.contents(), box.modes(), box.states()) == (OLD, [0o640] * 2, [State.ROLLED_BACK])
     assert ("its last words" in caught.value.detail, caught.value.remedy) == (True, "look at the image")
     texts = [event.text for event in reporter.events if isinstance(event, Line)]
-    assert texts == [f"{failing} failed: going back to the earlier state", "The earlier state has been restored"]
+    assert texts == [f"{failing} failed: restoring the earlier state", "The earlier state has been restored"]
 
 
 def test_a_failing_rollback_is_reported_and_stays_in_progress(box):

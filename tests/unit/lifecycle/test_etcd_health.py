@@ -95,7 +95,7 @@ def test_serving_members_have_no_problems() -> None:
             "start",
         ),
         ([status(1), status(2), status(3, cluster_id=8)], True, ["the members are of different clusters"], "start"),
-        ([status(1), status(2)], True, ["three: it was not asked"], "start"),
+        ([status(1), status(2)], True, ["three: it was not queried"], "start"),
     ],
 )
 def test_each_problem_is_reported_once(statuses: list[Status], majority: bool, problems: list[str], remedy: str) -> None:
@@ -171,6 +171,6 @@ def test_given_endpoints_are_used_and_etcd_without_tls_needs_no_certificate(host
 
 
 def test_a_machine_without_etcd_gives_a_hint(host: RealHost) -> None:
-    with pytest.raises(HostError, match="nothing on this machine says where etcd is") as caught:
+    with pytest.raises(HostError, match="the endpoints of etcd are not known on this machine") as caught:
         access.find(host, EtcdFlags())
     assert "--endpoints" in caught.value.remedy

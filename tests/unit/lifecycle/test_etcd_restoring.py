@@ -41,7 +41,7 @@ class FailingWaiter(InstantWaiter):
 
     def until(self, condition: Any, /, *, within: float, saying: str, **more: Any) -> Waited:
         if saying in self._fails:
-            raise self._fails.pop(saying)  # the way back is not disturbed
+            raise self._fails.pop(saying)  # restoring the earlier state is not disturbed
         return super().until(condition, within=within, saying=saying, **more)
 
 
@@ -269,7 +269,7 @@ def test_other_members_have_to_be_stopped(box: Box) -> None:
     before = box.tree()
     described = {"sha256": CONTENT[-32:].hex(), "members": ["node1", "two", "three"]}
     (box.root_of_files / "etcd.db.json").write_text(json.dumps(described))
-    with pytest.raises(CheckFailed, match="unknown whether other members of etcd run") as caught:
+    with pytest.raises(CheckFailed, match="unknown whether other members of etcd are running") as caught:
         box.run(file=str(box.snapshot))
     assert caught.value.detail == "three: its address is not known"  # and that of two refuses connections
     assert box.tree() == before

@@ -148,14 +148,14 @@ def test_a_port_that_refuses_is_that_of_a_stopped_member_and_one_that_listens_ru
         ("three", Standing.RUNNING),
         ("four", Standing.SILENT),
     ]
-    with pytest.raises(CheckFailed, match="other members of etcd run") as caught:
+    with pytest.raises(CheckFailed, match="other members of etcd are running") as caught:
         fencing.require_stopped(found, gone=True)
     assert "three at https://127.0.0.1" in caught.value.detail
 
 
 def test_members_that_are_silent_have_to_be_gone():
     silent = [Peer(name="two", url="https://10.0.0.2:2380", standing=Standing.SILENT, problem="timed out")]
-    with pytest.raises(CheckFailed, match="it is unknown whether other members of etcd run") as caught:
+    with pytest.raises(CheckFailed, match="it is unknown whether other members of etcd are running") as caught:
         fencing.require_stopped(silent, gone=False)
     assert (caught.value.detail, "--peers-are-gone" in caught.value.remedy) == ("two at https://10.0.0.2:2380: timed out", True)
     fencing.require_stopped(silent, gone=True)

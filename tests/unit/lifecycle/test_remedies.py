@@ -30,18 +30,18 @@ def test_every_row_has_an_example(table):
 
 
 AGAIN = ", then run the same command again"
-ANEW = ": correct the configuration and run the command again; where that is refused, run `kubewright reset` first"
+CORRECT = ": correct the configuration and run the command again; if it is refused, run `kubewright reset` first"
 SPACE = f"free some space (`df -h` and `df -i` show its use){AGAIN}"
 WRITABLE = f"remount the file system of that path for writing{AGAIN}"
 TEXTS = {
     ("kubelet", "failed to parse kubelet flag"): (
-        f"nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not accept{ANEW}"
+        f"nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not accept{CORRECT}"
     ),
     ("kubelet", "not run on a host using cgroup v1"): (
         "boot this machine with cgroup v2, or set failCgroupV1: false in the KubeletConfiguration: this kubelet refuses cgroup v1"
     ),
-    ("kubelet", "failed to validate kubelet configuration"): f"the KubeletConfiguration does not fit this kubelet{ANEW}",
-    ("kubelet", "failed to load kubelet config file"): f"the KubeletConfiguration does not fit this kubelet{ANEW}",
+    ("kubelet", "failed to validate kubelet configuration"): f"the KubeletConfiguration is not valid for this kubelet{CORRECT}",
+    ("kubelet", "failed to load kubelet config file"): f"the KubeletConfiguration is not valid for this kubelet{CORRECT}",
     ("kubelet", "running with swap on"): f"switch swap off (`swapoff -a`, and in /etc/fstab), or set failSwapOn: false{AGAIN}",
     ("kubelet", "exec format error"): f"install a kubelet that was built for this machine (`uname -m`){AGAIN}",
     ("kubelet", "failed at step exec"): f"install the kubelet at the path in its unit (`systemctl cat kubelet`){AGAIN}",
@@ -54,10 +54,10 @@ TEXTS = {
     ("component", "no space left on device"): SPACE,
     ("component", "read-only file system"): WRITABLE,
     ("component", "address already in use"): f"stop the process that uses the port (`ss -ltnp` shows it){AGAIN}",
-    ("component", "unknown flag"): f"extraArgs has an argument that it does not know{ANEW}",
-    ("component", "flag provided but not defined"): f"extraArgs has an argument that it does not know{ANEW}",
-    ("component", "invalid argument"): f"extraArgs has a value that it does not accept{ANEW}",
-    ("component", "invalid value"): f"extraArgs has a value that it does not accept{ANEW}",
+    ("component", "unknown flag"): f"extraArgs has an argument that it does not know{CORRECT}",
+    ("component", "flag provided but not defined"): f"extraArgs has an argument that it does not know{CORRECT}",
+    ("component", "invalid argument"): f"extraArgs has a value that it does not accept{CORRECT}",
+    ("component", "invalid value"): f"extraArgs has a value that it does not accept{CORRECT}",
     ("component", "permission denied"): f"correct the owner or the mode of the file that it names{AGAIN}",
 }
 """The hint for the user, by table and row."""

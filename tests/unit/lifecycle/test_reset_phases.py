@@ -348,7 +348,7 @@ def test_pods_of_a_slow_runtime_are_removed(box, failing):
     box.reset().require_complete()
     assert box.runtime.pods == []
     assert box.warnings() == []
-    assert "\tpods: all that the container runtime has, which does not answer yet" in box.lines()[0].splitlines()
+    assert "\tpods: all pods of the container runtime, which has not answered yet" in box.lines()[0].splitlines()
 
 
 def test_pods_of_a_runtime_that_recovers_meanwhile_are_removed(box):

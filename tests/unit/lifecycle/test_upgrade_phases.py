@@ -1,4 +1,4 @@
-"""The phases of `upgrade apply` and `upgrade node`: what is swapped and in which order, what is renewed, and the way back."""
+"""The phases of `upgrade apply` and `upgrade node`: the order of replaced files, renewed certificates, and reverting a failure."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ COMPONENT_GROUPS: Final = {
     "kubeproxy.config.k8s.io": ("v1alpha1", KUBE_PROXY),
 }
 
-_REMEDY: Final = f"give each document an apiVersion and a kind that are supported: {API_VERSION} with {', '.join(KINDS)}"
+_REMEDY: Final = f"set a supported apiVersion and kind in each document: {API_VERSION} with {', '.join(KINDS)}"
 
 T = TypeVar("T")
 

@@ -48,7 +48,7 @@ def host_and_port(endpoint: str) -> Problems:
 def pins_or_unsafe(discovery: BootstrapTokenDiscovery) -> Problems:
     """Require pins of the CA, unless their absence is explicitly allowed."""
     if not discovery.ca_cert_hashes and not discovery.unsafe_skip_ca_verification:
-        yield "without pins anyone who knows the token can impersonate the cluster; give them, or set unsafeSkipCAVerification", ""
+        yield "without pins, anyone who knows the token can impersonate the cluster: set them, or set unsafeSkipCAVerification", ""
 
 
 def pins(hashes: Sequence[str]) -> Problems:

@@ -65,7 +65,7 @@ def _name(source: str) -> str:
 def _decode(text: str | bytes, source: str) -> str:
     if len(text) > MAX_BYTES:
         limit = f"{MAX_BYTES // (1024 * 1024)} MiB"
-        raise DocumentError(f"{_name(source)} is larger than {limit}", remedy="give a smaller file; a configuration has a few kB")
+        raise DocumentError(f"{_name(source)} is larger than {limit}", remedy="use a smaller file; a configuration has a few kB")
     try:
         decoded = text.decode() if isinstance(text, bytes) else text
         decoded.encode()

@@ -21,7 +21,7 @@ def join_request(parsed: Parsed, *, only: tuple[str, ...]) -> NodeJoinOptions:
     missing = [f"--{name}" for name in _NEEDED if not given_text(parsed, name)]
     if missing:
         raise UsageError(
-            f"{', '.join(missing)} must be given", remedy="`kubewright hub token create CLUSTER -o json` on the hub shows what to give"
+            f"{', '.join(missing)} must be given", remedy="`kubewright hub token create CLUSTER -o json` on the hub shows the values"
         )
     path = absolute(given_text(parsed, "apiserver-ca-cert-file"))
     ca_pem = Files().read(PurePosixPath(path))

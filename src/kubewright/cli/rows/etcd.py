@@ -9,7 +9,7 @@ _WHERE = (
     Flag("endpoints", "URLs where etcd answers clients; if not given, those in the manifests of this machine", kind=LIST, metavar="urls"),
     Flag("cert-dir", "directory of the certificates; if not given, the one in the manifests of this machine", metavar="dir", form=PATH),
 )
-_HOW = "Needs no API server: the manifests of this machine say where etcd is, and its certificates give access."
+_HOW = "Needs no API server: the endpoints of etcd are read from this machine's manifests, and its certificates give access."
 
 _RESTORE_FLAGS = (
     Flag("from-this-member", "use the data of this machine's member, for example if the other members are lost", kind=BOOL, default=False),
@@ -113,8 +113,8 @@ ROWS = (
         argument=_FILE,
         flags=_RESTORE_FLAGS,
         description="This machine's member becomes the only one. etcd and the API server of this machine are stopped meanwhile, and the other members"
-        " have to be stopped: run `etcd restore --fence` on their machines, or give --peers-are-gone. The earlier data is renamed, not removed."
-        " Revisions never go back, and clients that watch are told to list again. If the restored data does not serve, the earlier data goes back."
+        " have to be stopped: run `etcd restore --fence` on their machines, or pass --peers-are-gone. The earlier data is renamed, not removed."
+        " Revisions never decrease, and watching clients have to list again. If etcd does not serve the restored data, the earlier data is put back."
         " Running the same command again continues a restore that was interrupted, and changes nothing after one that was finished. Afterwards run `etcd member replace` on the other control planes.",
         examples=("etcd restore /var/backups/etcd.db", "etcd restore --from-this-member --peers-are-gone", "etcd restore --fence"),
         workflow=Workflow(

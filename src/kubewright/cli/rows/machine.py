@@ -311,8 +311,8 @@ _UPGRADE_ROWS = (
         flags=_named(_UPGRADE_FLAGS_OF_PHASES, f"{_APPLY} {_UPGRADE_OURS}"),
         argument=_VERSION,
         exit_scheme=KUBEADM,
-        description="Each component counts as upgraded once it answers and reports the new version. If one fails, this machine goes back to its earlier"
-        " state. Running the same command again continues an interrupted upgrade. --plan shows the whole list.",
+        description="Each component counts as upgraded once it answers and reports the new version. If one fails, this machine is restored to its"
+        " earlier state. Running the same command again continues an interrupted upgrade. --plan shows the whole list.",
         flags_in_usage=False,
         workflow=_upgrade_workflow(
             "phases:APPLY", operation="operation:APPLY", request="upgrade_apply_request", arguments={"version": _VERSION_OF_PHASE}
@@ -325,7 +325,7 @@ _UPGRADE_ROWS = (
         flags=_named(_UPGRADE_FLAGS_OF_PHASES, f"{_NODE} {_UPGRADE_OURS}"),
         exit_scheme=KUBEADM,
         description="Upgrades this machine to the version that the cluster's configuration has since `upgrade apply`. If a component fails, this"
-        " machine goes back to its earlier state. --plan shows the whole list.",
+        " machine is restored to its earlier state. --plan shows the whole list.",
         workflow=_upgrade_workflow("phases:NODE", operation="operation:NODE", request="upgrade_node_request"),
     ),
     Command(
@@ -339,7 +339,7 @@ _UPGRADE_ROWS = (
     ),
     Command(
         "upgrade rollback",
-        "Go back to the static pods that this machine had before its last upgrade",
+        "Restore the static pods that this machine had before its last upgrade",
         flags=_named(_UPGRADE_FLAGS_OF_PHASES, "yes plan output"),
         description="Needs no API server. If it answers, and no other control plane has a newer version, the version in the cluster's configuration"
         " and the add-ons go back as well. Certificates that were renewed stay.",

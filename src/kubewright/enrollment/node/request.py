@@ -78,10 +78,10 @@ def configure(request: NodeJoinOptions, machine: TargetMachine) -> Prepared[Node
     problems = formats.subdomain_problems(node) or _too_long(node)
     if problems:
         raise UsageError(
-            f"a node cannot have the name {quoted(node)}", detail="; ".join(problems), remedy="give another one with --nodename"
+            f"a node cannot have the name {quoted(node)}", detail="; ".join(problems), remedy="choose another one with --nodename"
         )
     if len(request.sans) > MOST_SANS:
-        raise UsageError(f"{len(request.sans)} further names are more than {MOST_SANS}", remedy="give fewer with --extra-san")
+        raise UsageError(f"{len(request.sans)} further names are more than {MOST_SANS}", remedy="pass fewer with --extra-san")
     runtime = request.runtime_endpoint or RUNTIME_ENDPOINT
     join = NodeJoin(
         node=node,
@@ -107,7 +107,7 @@ def configure(request: NodeJoinOptions, machine: TargetMachine) -> Prepared[Node
 
 _UNPINNED: Final = (
     "the join key of the hub is not pinned: anyone with write access to the cluster could read this join and answer it;"
-    " `kubewright hub cluster list` on the hub shows what to give as --join-key-fingerprint"
+    " `kubewright hub cluster list` on the hub shows the value of --join-key-fingerprint"
 )
 
 
@@ -127,7 +127,7 @@ def _server(text: str) -> str:
         raise UsageError(
             f"{quoted(text)} is not the URL of an API server",
             detail=f"it {problem}",
-            remedy="give it as https://HOST:PORT with --apiserver-endpoint",
+            remedy="pass it as https://HOST:PORT with --apiserver-endpoint",
         )
     return text.rstrip("/")
 
@@ -135,7 +135,7 @@ def _server(text: str) -> str:
 def _authority(text: bytes) -> bytes:
     found = certificates.parse(text, source="--apiserver-ca-cert-file")
     if not any(one.is_authority for one in found):
-        raise CertificateError("--apiserver-ca-cert-file contains no CA certificate", remedy="give the file ca.crt of the cluster")
+        raise CertificateError("--apiserver-ca-cert-file contains no CA certificate", remedy="pass the cluster's ca.crt")
     return b"".join(one.pem() for one in found)
 
 

@@ -225,7 +225,7 @@ def configure(request: NodeRotateOptions, machine: TargetMachine) -> Prepared[No
     """Require a machine that is in a VPN through a hub. Raises HostError, and UsageError for an invalid key of the hub."""
     if request.hub_key and not wireguard.is_key(request.hub_key):
         raise UsageError(
-            f"{quoted(request.hub_key)} is not a hub key", remedy="give what `kubewright hub cluster list -o json` shows as vpnKey"
+            f"{quoted(request.hub_key)} is not a hub key", remedy="pass the vpnKey that `kubewright hub cluster list -o json` shows"
         )
     here = machine.at(machine.layout)
     if here.state(here.layout.oneinfra / "kubelet.conf") is None:

@@ -122,7 +122,7 @@ _REMEDIES: Final = (
     (re.compile(r"x509|certificate", re.IGNORECASE),
      "make the runtime trust the registry's CA (containerd: certs.d/HOST/hosts.toml)"),
     (re.compile(r"unauthorized|denied|forbidden|\b40[13]\b", re.IGNORECASE),
-     "give the runtime credentials for the registry, or pull the image beforehand; some registries give this answer for names that do not exist"),
+     "configure credentials for the registry in the runtime, or pull the image beforehand; some registries answer this for unknown names too"),
     (re.compile(r"invalid reference|parse image", re.IGNORECASE),
      "correct the name: check imageRepository and kubernetesVersion, and `config images list`"),
     (re.compile(r"not ?found|manifest unknown|no match for platform", re.IGNORECASE),

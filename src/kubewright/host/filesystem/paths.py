@@ -45,7 +45,7 @@ def checked(path: PurePosixPath) -> PurePosixPath:
         raise HostError(
             f"{quoted(str(path))} is not a path to write to",
             detail="it must be absolute and must not contain `..`",
-            remedy="give a full path",
+            remedy="use an absolute path",
         )
     return path
 

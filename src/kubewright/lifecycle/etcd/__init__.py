@@ -1,1 +1,1 @@
-"""Looking after the etcd of a cluster: how its members are, which of them may go, and snapshots of its data."""
+"""Maintenance of a cluster's etcd: health, removal and replacement of members, snapshots, restores and backups."""

@@ -58,9 +58,9 @@ def find(host: Host, given: EtcdFlags) -> EtcdAccess:
     endpoints = given.endpoints or (own.endpoints if own else ()) or _servers(detected)
     if not endpoints:
         raise HostError(
-            "nothing on this machine says where etcd is",
+            "the endpoints of etcd are not known on this machine",
             detail="; ".join(detected.warnings) or f"there is no manifest of etcd or kube-apiserver in {host.layout.manifests}",
-            remedy="run this on a control plane, or name where etcd answers clients with --endpoints",
+            remedy="run this on a control plane, or pass etcd's client URLs with --endpoints",
         )
     plain = all(one.startswith("http:") for one in endpoints)
     return EtcdAccess(endpoints=tuple(endpoints), files=None if plain else _files(host, detected, pki), pki=pki, member=own is not None)
@@ -89,7 +89,7 @@ def connect(host: Host, access: EtcdAccess, *, clock: Clock) -> EtcdClient:
     try:
         client.follow(client.members(agreed=False))
     except APIError:
-        return client  # every endpoint is asked again, and says what is wrong with it
+        return client  # every endpoint is queried again, so that the error of each is reported
     except BaseException:
         client.close()
         raise
@@ -104,7 +104,7 @@ def _credentials(host: Host, files: ClientFiles) -> Credentials:
         raise CertificateError(
             "etcd requires a client certificate, and a file of it is missing",
             detail=f"missing: {', '.join(missing)}",
-            remedy="run this on a control plane, or name the directory of its certificates with --cert-dir",
+            remedy="run this on a control plane, or pass the directory of its certificates with --cert-dir",
         )
     ca, certificate, key = (content or b"" for _, content in contents)
     return Credentials(ca=ca, certificate=certificate, key=key)

@@ -1,8 +1,8 @@
 """Backups of a control plane: the files that belong to one, and writing and reading backup files, sealed or plain.
 
 A cluster that is restored serves its pods and users only with the same CAs, the same keys for service account tokens
-and the same configuration for encryption, so a backup has them beside etcd's data. The sealed form is that of
-`pki.encryption.sealed_files` around the archive.
+and the same configuration for encryption, so a backup contains them in addition to etcd's data. The sealed form is that
+of `pki.encryption.sealed_files` around the archive.
 """
 
 from __future__ import annotations
@@ -179,12 +179,12 @@ def _content(pieces: Callable[[], Iterable[bytes]], *, name: str, key: bytes | N
     """Return the archive, decrypted if it is sealed."""
     begins = next(iter(pieces()), b"").startswith(FIRST_LINE)
     if begins and key is None:
-        raise UsageError(f"{name} is sealed", remedy="give the key with --key-file")
+        raise UsageError(f"{name} is sealed", remedy="pass the key with --key-file")
     if not begins and key is not None:
         raise TrustError(
             f"{name} is not sealed, although a key was given",
-            detail="it may have been exchanged, or is a plain backup",
-            remedy="leave --key-file out if you trust the file",
+            detail="it may have been replaced, or is a plain backup",
+            remedy="if you trust the file, leave out --key-file",
         )
     if key is None:
         return pieces()

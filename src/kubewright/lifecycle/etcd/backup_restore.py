@@ -37,7 +37,7 @@ from kubewright.workflow.phases import Phase, Phases, Step
 _PRIVATE: Final = 0o700
 _DATABASE: Final = "restored.db"
 _PLACES: Final = (PurePosixPath("/etc"), PurePosixPath("/var/lib"))
-"""Where the directories of a cluster's certificates and of its etcd may be."""
+"""The directories that may contain a cluster's certificates and etcd's data."""
 
 
 def prepare(request: BackupRestoreOptions, machine: TargetMachine) -> Prepared[MemberTask]:

@@ -74,14 +74,14 @@ def require_stopped(peers: Sequence[Peer], *, gone: bool) -> None:
     running = [one for one in peers if one.standing is Standing.RUNNING]
     if running:
         raise CheckFailed(
-            "other members of etcd run: they could go on with the old data",
+            "other members of etcd are running, and could continue with the old data",
             detail="\n".join(f"{one.shown} answers" for one in running),
             remedy=f"stop them: run `{_COMMAND}` on each of these machines, then the same command here again",
         )
     silent = [one for one in peers if one.standing is Standing.SILENT]
     if silent and not gone:
         raise CheckFailed(
-            "it is unknown whether other members of etcd run",
+            "it is unknown whether other members of etcd are running",
             detail="\n".join(f"{one.shown}: {one.problem}" for one in silent),
-            remedy=f"run `{_COMMAND}` on these machines; if they do not exist any more, give --peers-are-gone",
+            remedy=f"run `{_COMMAND}` on these machines; if they no longer exist, pass --peers-are-gone",
         )

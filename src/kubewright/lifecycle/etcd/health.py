@@ -180,6 +180,6 @@ def look(etcd: Etcd) -> ClusterHealth:
 def _of(member: Member, statuses: Mapping[str, Status]) -> Status:
     """Return the status of a member, from the first of its endpoints that answers."""
     if not member.client_urls:
-        return Status(endpoint="", problem="it has never started" if not member.name else "it does not announce where it serves clients")
-    said = [statuses.get(url, Status(endpoint=url, problem="it was not asked")) for url in member.client_urls]
+        return Status(endpoint="", problem="it has never started" if not member.name else "it has not published a client URL")
+    said = [statuses.get(url, Status(endpoint=url, problem="it was not queried")) for url in member.client_urls]
     return next((one for one in said if not one.problem), said[0])

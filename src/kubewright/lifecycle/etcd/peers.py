@@ -43,7 +43,7 @@ def connect(host: Host, member: ThisMember, *, given: Sequence[str], kube: Calla
     raise Unreachable(
         "no other member of etcd answers",
         detail="\n".join(said),
-        remedy="start the other members, or name where one answers, for example --endpoints https://10.0.0.1:2379; if all are lost:"
+        remedy="start the other members, or pass the URL of one that answers, for example --endpoints https://10.0.0.1:2379; if all are lost:"
         " `kubewright etcd restore --from-this-member` on a machine with data",
     )
 

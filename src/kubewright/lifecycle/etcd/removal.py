@@ -29,8 +29,8 @@ def choose(members: Sequence[Member], text: str) -> Member:
         return found[0]
     listed = "\n".join(f"{one.hex_id}: {one.shown}" for one in members)
     if found:
-        raise MemberNotFound(f"{len(found)} members of etcd have the name {text!r}", detail=listed, remedy="name the member by its id")
-    raise MemberNotFound(f"etcd has no member {text!r}", detail=listed, remedy="name one of these, by its name or its id")
+        raise MemberNotFound(f"{len(found)} members of etcd have the name {text!r}", detail=listed, remedy="specify the member by its id")
+    raise MemberNotFound(f"etcd has no member {text!r}", detail=listed, remedy="specify one of these by name or id")
 
 
 def require_removable(etcd: Etcd, member: Member, members: Sequence[Member]) -> None:
@@ -38,7 +38,7 @@ def require_removable(etcd: Etcd, member: Member, members: Sequence[Member]) -> 
     if len(members) == 1:
         raise CheckFailed(
             f"{member.shown} is the only member of etcd",
-            detail="without it there is no etcd",
+            detail="without it the cluster has no etcd",
             remedy="`reset` removes a cluster's last machine",
         )
     found = voters.look(etcd)

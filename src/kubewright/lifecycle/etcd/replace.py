@@ -1,8 +1,8 @@
 """`etcd member replace` as a row: removes this machine's member from etcd, and adds it again without data.
 
 It is removed first, because etcd 3.6 adds no member while a voting one is not connected (etcd v3.6.8,
-server/etcdserver: mayAddMember), and because a member must never start under its old ID with other data. After the
-removal there is no way back: the same command completes an interrupted run. The old data is renamed.
+server/etcdserver: mayAddMember), and because a member must never start under its old ID with other data. The removal
+cannot be undone: if a run is interrupted after it, the same command completes the replacement. The old data is renamed.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _replaced(ctx: ReplaceContext) -> Iterator[Step]:
     yield from swap.finish()
     yield ctx.host.ensure(Service(name=SERVICE, restart=True))
     if ctx.host.state(swap.aside) is not None:
-        ctx.say(f"{ctx.member.name} votes; its earlier data is in {swap.aside}: remove that when nobody needs it any more")
+        ctx.say(f"{ctx.member.name} votes; its earlier data is in {swap.aside}: remove it when you no longer need it")
     checkpoint.finish(ctx.host, kept, State.DONE)
 
 

@@ -63,7 +63,7 @@ def _restore(ctx: RestoreContext) -> Iterator[Step]:
     )
     yield from carry_out(ctx.host, kept, [step], reporter=ctx.reporter, topic="etcd")
     if ctx.host.state(swap.aside) is not None:
-        ctx.say(f"etcd has one member now, {member.name}; its earlier data is in {swap.aside}: remove that when nobody needs it any more")
+        ctx.say(f"etcd has one member now, {member.name}; its earlier data is in {swap.aside}: remove it when you no longer need it")
     others = sorted(set(restore_checks.others(ctx)[0]))
     if others:
         ctx.say(f"On the other control planes ({', '.join(others)}) run `kubewright etcd member replace`, or reset them and join new ones")
@@ -124,7 +124,7 @@ def _proved(ctx: RestoreContext, swap: DataSwap, *, known: int) -> Iterator[Step
 def _fence(ctx: RestoreContext) -> Iterator[Step]:
     """Stop etcd and the API server until this member is replaced, or the machine is unfenced.
 
-    Needs no lease: all members are to be stopped.
+    Needs no lease, because all members have to be stopped.
     """
     kept = ctx.begun(FENCE)
     if kept is None:

@@ -90,7 +90,7 @@ def _require_cluster(ctx: RestoreContext) -> None:
     if wrong:
         raise CheckFailed(
             f"{ctx.task.source} is the snapshot of another cluster",
-            detail=f"{', '.join(wrong)}: {saving.SUFFIX.removeprefix('.')} beside it names others than {ctx.member.layout.pki} has",
+            detail=f"{', '.join(wrong)}: {saving.SUFFIX.removeprefix('.')} next to it lists other ones than {ctx.member.layout.pki} contains",
             remedy="use a snapshot of this cluster, or put the certificates and keys of that one into place first",
         )
 
@@ -133,4 +133,4 @@ def _lost(ctx: RestoreContext) -> str:
     told = ctx.task.description
     since = f" of {told['time']}, revision {told.get('revision')}" if told.get("time") else ""
     now = f" It is at revision {ctx.status.revision} now." if ctx.status.revision else ""
-    return f"The cluster goes back to {ctx.task.source}{since}.{now} Everything that was written since is lost. {kept}"
+    return f"The cluster is restored to {ctx.task.source}{since}.{now} Everything that was written since is lost. {kept}"

@@ -39,7 +39,7 @@ _OWN_PEER: Final = "initial-advertise-peer-urls"
 
 @dataclass(frozen=True, kw_only=True)
 class ThisMember:
-    """A member of etcd and the API server beside it.
+    """A member of etcd and the API server on the same machine.
 
     `client_urls` begin with that of its loopback address. `manifests` are the contents of the manifests by component;
     there may be no API server. `peers` are the peer URLs of the other members by name: those in its manifest, and in the

@@ -1,6 +1,6 @@
 """The Lease of the cluster for operations that stop a member of etcd: one machine at a time, as in upgrades.
 
-A restore may be what makes the API server work again, so it needs none.
+A restore does not require the Lease, because the API server may not work without the restore.
 """
 
 from __future__ import annotations

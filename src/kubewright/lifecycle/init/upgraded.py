@@ -49,5 +49,5 @@ def _older(what: str, present: str, configuration: Configuration) -> Configurati
     wanted = configuration.cluster.kubernetes_version
     return ConfigurationChanged(
         f"{what}, and the configuration requests {wanted}: init does not downgrade",
-        remedy=f"write kubernetesVersion: {present} into the configuration; `kubewright upgrade apply {wanted}` goes back",
+        remedy=f"write kubernetesVersion: {present} into the configuration; `kubewright upgrade apply {wanted}` downgrades it",
     )

@@ -98,7 +98,7 @@ def _by_file(ctx: JoinContext, place: str) -> Access:
     for warning in found.warnings:
         ctx.reporter.emit(Warned(text=warning))
     if by_file.anonymous(found.access) and not ctx.join.discovery.tls_bootstrap_token:
-        raise TrustError(f"{shown_url(place)} contains no credentials", remedy="give a token with --tls-bootstrap-token")
+        raise TrustError(f"{shown_url(place)} contains no credentials", remedy="pass a token with --tls-bootstrap-token")
     return found.access
 
 

@@ -162,7 +162,7 @@ def _written(ctx: JoinContext) -> str | None:
 
 
 def _withdraw(ctx: JoinContext, desired: EtcdMember, why: BaseException) -> None:
-    """Remove a member that has never voted, so that etcd accepts the next one, and its manifest, which would start it in vain."""
+    """Remove a member that has never voted, so that etcd accepts the next one, and its manifest, because its etcd could not start."""
     try:
         found = by_peer_url(ctx.etcd.members(), desired.peer_url)
         if found is None:

@@ -33,9 +33,9 @@ _ADMINISTRATOR: Final = "admin"
 
 
 def alive(ctx: JoinContext) -> Waited:
-    """Ask etcd for its voting members, and give those that are down a moment to come back.
+    """Ask etcd for its voting members, and wait a moment for members that are down.
 
-    An etcd that does not answer is asked for as long as kubeadm repeats a request. Raises WaitTimeout, for dead members
+    If etcd does not answer, the request is repeated for as long as kubeadm does. Raises WaitTimeout, for dead members
     with their names and the command that removes them.
     """
     found = Voters(members=(), dead=())

@@ -4,9 +4,9 @@ Source: kubeadm v1.36: cmd/phases/join/kubelet.go.
 
 The Node of another machine is not taken over.
 
-A kubelet that waits for its certificate continues unauthenticated, is refused its Node, and requests it again after
-pauses that double: in a cluster whose kube-controller-manager is just starting, it gets its Node seconds after its
-certificate. Therefore it is started when earlier requests of others have been answered.
+A kubelet that waits for its certificate continues unauthenticated; the API server denies it access to its Node, and it
+retries after pauses that double: in a cluster whose kube-controller-manager is just starting, it gets its Node seconds
+after its certificate. Therefore it is started when earlier requests of others have been answered.
 
 kubeadm makes the kubelet of a control plane request its certificate from its own machine's API server
 (ControlPlaneKubeletLocalMode): that is not up then, and the kubelet waits for seconds between its attempts. Here, in a
@@ -124,7 +124,7 @@ def _credentials(found: Identity) -> Credentials:
     if isinstance(found, ClientCertificate):
         return EmbeddedCertificate(certificate_pem=found.cert_pem, key_pem=found.key_pem)
     if isinstance(found, Anonymous):
-        raise CertificateError("this machine has no credentials", remedy="give a token with --tls-bootstrap-token")
+        raise CertificateError("this machine has no credentials", remedy="pass a token with --tls-bootstrap-token")
     return TokenInside(token=found.token)
 
 
@@ -224,7 +224,7 @@ def find_node(ctx: JoinContext) -> Object | None:
 def require_free_name(ctx: JoinContext) -> Change:
     """Return the change for the kubelet's Node.
 
-    An existing one is taken over if it is not Ready, or surely this machine's own.
+    An existing one is taken over if it is not Ready, or is certainly this machine's own.
 
     Raises APIError for another one that is Ready.
     """
@@ -243,8 +243,8 @@ def require_free_name(ctx: JoinContext) -> Change:
 def wait_for_signer(ctx: JoinContext) -> Iterable[Waited]:
     """Wait, at most for seconds, while recent requests of kubelets are unanswered; not at all if they cannot be read.
 
-    The messages of this machine's kubelet do not count: it has no configuration yet, and a package may start it in vain
-    repeatedly.
+    The messages of this machine's kubelet do not count: it has no configuration yet, and a package may start it
+    repeatedly without success.
     """
     with suppress(WaitTimeout):
         yield ctx.waiter.until(

@@ -114,8 +114,8 @@ _FLAGS: Final = {
 }
 """The flags of a JoinConfiguration's fields."""
 _MISSING: Final = {
-    "HOST:PORT or --discovery-file": "join needs the address of the cluster: give one of them",
-    "--discovery-token-ca-cert-hash": "anyone who knows the token could impersonate the cluster: give it, or --discovery-token-unsafe-skip-ca-verification",
+    "HOST:PORT or --discovery-file": "join needs the address of the cluster: pass one of them",
+    "--discovery-token-ca-cert-hash": "token holders can impersonate the cluster: use it, or --discovery-token-unsafe-skip-ca-verification",
 }
 """The messages for flags that were not given."""
 

@@ -85,7 +85,7 @@ def _delete(ctx: ResetContext) -> Iterator[Change]:
     try:
         change = remove_object(ctx.connect(), NODE, name)
     except Forbidden as error:
-        error.remedy = f"give a kubeconfig that may delete Nodes with --kubeconfig, or run `kubectl delete node {name}` elsewhere"
+        error.remedy = f"pass a kubeconfig that may delete Nodes with --kubeconfig, or run `kubectl delete node {name}` on another machine"
         raise
     yield change
 

@@ -205,6 +205,6 @@ def _listed(paths: list[PurePosixPath]) -> str:
 
 def _pods(pods: list[Sandbox] | HostError) -> str:
     if isinstance(pods, HostError):
-        return "all that the container runtime has, which does not answer yet" if isinstance(pods, RuntimeSilent) else ""
+        return "all pods of the container runtime, which has not answered yet" if isinstance(pods, RuntimeSilent) else ""
     names = [f"{pod.namespace}/{pod.name}" for pod in pods[:NAMED]]
     return ", ".join(names) + (f" and {len(pods) - NAMED} more" if len(pods) > NAMED else "")

@@ -175,7 +175,7 @@ def with_server(kubeconfig: bytes, server: str) -> bytes | None:
 def mark(
     registration: NodeRegistration, *, look: KubeAPI, write: KubeAPI, components: ComponentWaiter, within: float, reporter: Reporter
 ) -> Iterable[Change | Waited]:
-    """Label and taint a machine's Node, once its kubelet has registered it, within so many seconds.
+    """Label and taint a machine's Node, once its kubelet has registered it, at most `within` seconds from now.
 
     Requests of `look` are not retried.
     """

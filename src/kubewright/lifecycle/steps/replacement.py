@@ -108,13 +108,13 @@ def _back(
 
     Raises HostError instead of an error of ours; a signal is passed on unchanged.
     """
-    reporter.emit(Line(topic=topic, text=f"{doing} failed: going back to the earlier state"))
+    reporter.emit(Line(topic=topic, text=f"{doing} failed: restoring the earlier state"))
     try:
         take_back(host, found, begun)
     except KubewrightError as error:
         raise HostError(
             f"{doing} failed, and the machine could not be brought back to its earlier state",
-            detail=f"{failed}\nwhile going back: {error}",
+            detail=f"{failed}\nwhile restoring the earlier state: {error}",
             remedy=f"{error.remedy or 'see what the component reports'}; the earlier files are in {found.directory}",
         ) from failed
     reporter.emit(Line(topic=topic, text="The earlier state has been restored"))

@@ -89,7 +89,7 @@ def _place(ctx: UpgradeContext) -> PurePosixPath:
 def _version(ctx: UpgradeContext, program: str) -> Version:
     found = _VERSION.search(ctx.host.programs.version(program))
     if found is None:
-        raise HostError(f"{program} does not report its version", remedy="give the program `kubelet` of the version to upgrade to")
+        raise HostError(f"{program} does not report its version", remedy="pass the program `kubelet` of the version to upgrade to")
     return Version.parse(found[0])
 
 

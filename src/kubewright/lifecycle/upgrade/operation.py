@@ -51,7 +51,7 @@ def prepare(request: UpgradeOptions, machine: TargetMachine) -> Prepared[Upgrade
     if request.drain and not request.kubelet:
         raise UsageError(
             "--drain evicts the pods of this machine before its kubelet is replaced",
-            remedy="give the new kubelet with --kubelet FILE as well",
+            remedy="pass the new kubelet with --kubelet FILE as well",
         )
     loaded = configure(request)
     configuration = loaded.configuration

@@ -66,7 +66,7 @@ def configure(request: UpgradeOptions) -> LoadedKind[UpgradeConfiguration]:
     loaded = load_upgrade(request.documents, change=lambda given: _changed(given, request), from_file=request.from_file)
     section = getattr(loaded.configuration, request.section)
     for reason, _ in rules.all_or_some(getattr(section, "ignore_preflight_errors", ())):
-        raise UsageError(f"--ignore-preflight-errors: {reason}", remedy="name the checks, or give all alone")
+        raise UsageError(f"--ignore-preflight-errors: {reason}", remedy="list checks by name, or use `all` alone")
     return loaded
 
 
@@ -83,7 +83,7 @@ def target(request: UpgradeOptions, configuration: UpgradeConfiguration) -> str:
     problem = "too many arguments" if request.arguments else "missing one or more required arguments"
     raise UsageError(
         f"{problem}. Required arguments: [version]",
-        remedy="give the version as the only argument, or in apply.kubernetesVersion of the file",
+        remedy="pass the version as the only argument, or set apply.kubernetesVersion in the file",
     )
 
 

@@ -150,12 +150,12 @@ def _require_free(config: Mapping[str, Any], addition: documents.Addition, path:
         if owner is None:
             raise UsageError(
                 f"{path} has an entry {addition.name} that kubewright did not create",
-                remedy="rename or remove it (`kubectl config delete-context`, `delete-cluster`, `delete-user`), or give another --kubeconfig",
+                remedy="rename or remove it (`kubectl config delete-context`, `delete-cluster`, `delete-user`), or use another --kubeconfig",
             )
         if owner.id != addition.owner.id and owner.directory != addition.owner.directory and _lives(owner):
             raise UsageError(
                 f"{addition.name} of {path} is the cluster in {owner.directory}",
-                remedy="give another --kubeconfig, or start a cluster of another name",
+                remedy="use another --kubeconfig, or start a cluster with another name",
             )
 
 

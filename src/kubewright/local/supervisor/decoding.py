@@ -50,8 +50,8 @@ _REFUSED_IN_CONTAINER: Final = {
     "volumeDevices": "a process has no block devices of its own",
 }
 _REFUSED_IN_MOUNT: Final = {
-    "subPath": "give the whole path in the volume's hostPath",
-    "subPathExpr": "give the whole path in the volume's hostPath",
+    "subPath": "put the whole path into the volume's hostPath",
+    "subPathExpr": "put the whole path into the volume's hostPath",
 }
 _SCHEMES: Final = {"": False, "HTTP": False, "HTTPS": True}
 

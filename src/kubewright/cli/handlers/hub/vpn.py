@@ -68,7 +68,7 @@ def require_room(found: VPN | None, records: Iterable[JoinRecord]) -> None:
         raise UsageError(
             f"{len(outside)} nodes have addresses in the present VPN",
             detail=", ".join(sorted(outside)[:20]),
-            remedy="give --vpn-cidr as before; or have these nodes leave first",
+            remedy="pass the same --vpn-cidr as before, or let these nodes leave first",
         )
 
 

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 ELECTING: Final = CONTROL_PLANE[1:]
 """The components that elect a leader."""
 AT_WORK: Final = 3.0
-"""Seconds for which a new leader must have been at work: one that cannot start its controllers ends at once."""
+"""Seconds for which a new leader must have been active: one that cannot start its controllers ends at once."""
 
 
 def led(ctx: UpgradeContext, name: str, since: float) -> str | None:
-    """Return why it is not known that a leader has been at work since a time; None if it is, or if none is elected.
+    """Return why no leader is known to have been active since a time; None if one is, or if the component elects none.
 
     The leader may be on another machine.
     """

@@ -107,7 +107,7 @@ def _stopping(ctx: UpgradeContext, proof: StaticPodProof) -> Callable[[], None]:
 
 
 def _at_intervals(ctx: UpgradeContext, seconds: float, act: Callable[[], None]) -> Callable[[], None]:
-    """Return a function that acts at most once in so many seconds, which begin now."""
+    """Return a function that acts at most once per interval of seconds, which begins now."""
     due = ctx.clock.monotonic() + seconds
 
     def acting() -> None:
