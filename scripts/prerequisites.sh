@@ -21,7 +21,7 @@ install() {
 [ "$(uname -s)" = Linux ] || { echo "error: kubewright runs on Linux only, not on $(uname -s)" >&2; exit 1; }
 if [ -z "$python" ]; then
   echo "error: no Python 3.11 or later was found as /usr/bin/python3 or python3" >&2
-  echo "hint: install one and name it with: make PYTHON=/path/to/python3 ..." >&2
+  echo "hint: install one and pass it with: make PYTHON=/path/to/python3 ..." >&2
   exit 1
 fi
 "$python" -c 'import ensurepip, venv' 2>/dev/null || install python3-venv

@@ -286,4 +286,4 @@ def test_the_hub_has_no_other_permissions_in_the_management_cluster(management: 
 
 def test_a_state_without_its_key_is_not_initialised(hub: HubProcess, tmp_path: Path) -> None:
     told = hub.run("cluster", "list", "--key-file", str(tmp_path / "none.key"), code=1)
-    assert "for a new state in Secrets make it: kubewright certs certificate-key" in told
+    assert "for a new state in Secrets create one: kubewright certs certificate-key" in told

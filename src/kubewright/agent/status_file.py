@@ -114,7 +114,7 @@ def read(files: FileReader, root: PurePosixPath) -> Mapping[str, Any]:
     content = files.read(path)
     if content is None:
         raise HostError(
-            f"no agent has run here: {path} does not exist", remedy="start one with `kubewright agent run`, or name its --root-dir"
+            f"no agent has run here: {path} does not exist", remedy="start one with `kubewright agent run`, or pass its --root-dir"
         )
     try:
         found = json.loads(content)

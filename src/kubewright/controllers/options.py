@@ -96,7 +96,7 @@ def authority_files(shared: tuple[str, str], own: Mapping[str, tuple[str, str]])
         raise UsageError(
             "--cluster-signing-cert-file and --cluster-signing-key-file cannot be combined with those of single signers",
             detail=", ".join(f"--cluster-signing-{name}-*" for name in given),
-            remedy="name one pair for all signers, or a pair for each",
+            remedy="specify one pair for all signers, or a pair for each",
         )
     pairs = dict.fromkeys(own, shared) if shared != NO_FILES else given
     for name, (certificate, key) in pairs.items():

@@ -47,7 +47,7 @@ def first_existing(candidates: tuple[PurePosixPath, ...], *, read: ReadFile) -> 
     raise CertificateError(
         "there is no kubeconfig",
         detail=f"looked for {', '.join(map(str, candidates)) or 'none'}",
-        remedy="name one with --kubeconfig, or set KUBECONFIG",
+        remedy="pass one with --kubeconfig, or set KUBECONFIG",
     )
 
 

@@ -106,7 +106,7 @@ def write(host: Host, place: PurePosixPath, *, writer: Host, copies: Iterable[Pu
 def say_whether_kept(machine: TargetMachine, variable: str, *, reporter: Reporter) -> None:
     """Report that the directory was removed, if it was."""
     if not machine.environment.get(variable):
-        announce(reporter, f"That directory is removed again; name one with {variable} to keep it")
+        announce(reporter, f"That directory is removed again; set {variable} to a directory to keep it")
 
 
 def parent(host: Host, machine: TargetMachine) -> PurePosixPath:

@@ -92,7 +92,7 @@ def without(published: Sequence[PublishedPort], texts: Iterable[str]) -> tuple[P
     for text in texts:
         named = _HOST.fullmatch(text)
         if named is None:
-            raise UsageError(f"{quoted(text)} is not a port of the host", remedy="name one, for example 8080 or 8080/udp")
+            raise UsageError(f"{quoted(text)} is not a port of the host", remedy="use one like 8080 or 8080/udp")
         listen, port, protocol = named.groups()
         chosen = [one for one in found if one.port == int(port) and protocol in {None, one.protocol}]
         chosen = [one for one in chosen if listen is None or one.address == _address(listen, text)]

@@ -90,7 +90,7 @@ def with_node(text: str, row: FileRow, *, tokens: Collection[str]) -> str:
         if like is not None and not row.addresses:
             row = replace(row, addresses=tuple(like.get("addresses") or ()), names=row.names or tuple(like.get("names") or ()))
         elif not row.addresses and len(policy.get("sources") or ()) < 2:
-            raise UsageError(f"the policy gives no address to {quoted(row.node)}", remedy="name its addresses with --address")
+            raise UsageError(f"the policy gives no address to {quoted(row.node)}", remedy="set its addresses with --address")
         _insert(policy, [_document(row, strict=True)])
     else:
         kept = [one for one in found.get("tokens") or () if one in tokens and one not in row.tokens]

@@ -41,7 +41,7 @@ def kubelet_fits(subject: Subject) -> Iterable[Finding]:
     if wanted is not None and (found.major, found.minor) > (wanted.major, wanted.minor):
         yield Finding(
             text=f"the kubelet version is higher than the control plane version: kubelet {found}, control plane {wanted}",
-            remedy=f"install a kubelet of v{wanted.major}.{wanted.minor}, or name a later --kubernetes-version",
+            remedy=f"install a kubelet of v{wanted.major}.{wanted.minor}, or choose a later --kubernetes-version",
         )
 
 
@@ -68,7 +68,7 @@ def kubernetes_version(subject: Subject) -> Iterable[Finding]:
         yield warning(
             f"Kubernetes version is greater than the version of this program. Kubernetes version: {wanted}. Own version:"
             f" {OWN.major}.{OWN.minor}.x",
-            remedy=f"use a kubewright for v{wanted.major}.{wanted.minor}, or name a --kubernetes-version of v{OWN.major}.{OWN.minor}",
+            remedy=f"use a kubewright for v{wanted.major}.{wanted.minor}, or choose a --kubernetes-version of v{OWN.major}.{OWN.minor}",
         )
 
 

@@ -144,6 +144,6 @@ def file_existing(path: PurePosixPath, *, name: str) -> Check:
 
     def find(subject: Subject) -> Iterable[Finding]:
         if subject.host.state(path) is None:
-            yield Finding(text=f"{path} doesn't exist", remedy="put it there, or name the right file in the configuration")
+            yield Finding(text=f"{path} doesn't exist", remedy="put it there, or set the right path in the configuration")
 
     return Check(name=name, find=find)

@@ -206,7 +206,7 @@ def test_an_agent_without_any_credentials_is_refused(tmp_path: Path, capsys: Any
         assert main(["agent", command, "--kubeconfig=/nope", *places]) == 3
         error = capsys.readouterr().err
         assert "the kubeconfig /nope does not exist" in error
-        assert "hint: check --kubeconfig, or name a file to join with: --bootstrap-kubeconfig\n" in error
+        assert "hint: check --kubeconfig, or pass a file to join with: --bootstrap-kubeconfig\n" in error
         assert list(tmp_path.iterdir()) == []
 
 

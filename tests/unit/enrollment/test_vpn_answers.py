@@ -155,7 +155,7 @@ def test_a_cluster_is_read_back_with_its_vpn_and_its_key_is_secret():
         ({"endpoint": "10.64.3.4:51820"}, "is inside the VPN itself"),
         ({"server": "http://10.0.0.1:6443"}, "is not https://ADDRESS:PORT"),
         ({"server": "https://api.example:6443"}, "is not https://ADDRESS:PORT"),
-        ({"endpoint": "10.0.0.1:51820", "server": "https://10.0.0.1:6443"}, "is reached without the tunnel"),
+        ({"endpoint": "10.0.0.1:51820", "server": "https://10.0.0.1:6443"}, "is outside the tunnel"),
         ({"endpoint": "10.0.0.1:51820", "server": "https://10.64.0.1:6443"}, ""),
         ({"interface": "wg-b"}, "another cluster has the interface wg-b"),
         ({"endpoint": "x.example:51821"}, "another cluster has the port 51821"),

@@ -1,4 +1,4 @@
-"""How the members of an etcd are judged, and where etcd is found, with synthetic answers and manifests."""
+"""The health of etcd's members, and finding etcd's endpoints, with synthetic answers and manifests."""
 
 from __future__ import annotations
 

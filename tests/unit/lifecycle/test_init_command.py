@@ -89,7 +89,7 @@ def test_a_dry_run_leaves_nothing_behind(config, capsys, tmp_path):
     assert "[] " not in out
     assert f'"{tmp_path}/state/kubewright/dryrun/kubeadm-init-dryrun' in out
     assert list((tmp_path / "state/kubewright/dryrun").iterdir()) == []
-    assert out.splitlines()[-1] == f"[dryrun] That directory is removed again; name one with {VARIABLE} to keep it"
+    assert out.splitlines()[-1] == f"[dryrun] That directory is removed again; set {VARIABLE} to a directory to keep it"
     assert err == ""
 
 

@@ -73,4 +73,4 @@ def test_an_empty_file_is_no_token(refused, tmp_path):
 
 
 def test_deleting_nothing_is_refused(refused):
-    assert "no token is named" in refused("delete")
+    assert "no token is given" in refused("delete")

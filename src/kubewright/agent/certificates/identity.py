@@ -183,7 +183,7 @@ class NodeIdentity:
         if self._bootstrap is None:
             raise CertificateError(
                 self._unusable or f"node {self._node_name} has no usable certificate",
-                remedy="name a kubeconfig with a bootstrap token with --bootstrap-kubeconfig",
+                remedy="pass a kubeconfig that contains a bootstrap token with --bootstrap-kubeconfig",
             )
         last = None if self._is_refused else own
         try:

@@ -113,7 +113,7 @@ def require_kubeconfig(options: AgentOptions, files: FileReader) -> None:
     if options.bootstrap is None and files.state(options.kubeconfig) is None:
         raise DocumentError(
             f"the kubeconfig {options.kubeconfig} does not exist",
-            remedy="check --kubeconfig, or name a file to join with: --bootstrap-kubeconfig",
+            remedy="check --kubeconfig, or pass a file to join with: --bootstrap-kubeconfig",
         )
 
 
@@ -126,7 +126,7 @@ def options_of(configuration: Configuration, own: Own, *, host_name: str) -> Age
     if not own.kubeconfig:
         raise UsageError(
             "there is no cluster to join",
-            remedy="name the node's kubeconfig with --kubeconfig; with --bootstrap-kubeconfig it need not exist yet",
+            remedy="pass the path of the node's kubeconfig with --kubeconfig; with --bootstrap-kubeconfig it need not exist yet",
         )
     if own.cloud_provider not in {"", "external"}:
         raise UsageError(

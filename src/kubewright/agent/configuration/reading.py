@@ -243,7 +243,7 @@ def _taints(flag: KubeletFlag, value: object) -> list[dict[str, str]]:
                 f"--{flag.name}: {quoted(text)} is not a taint", remedy="write key=value:effect, such as example.com/only=x:NoSchedule"
             )
         if any((one["key"], one["effect"]) == (key, effect) for one in found):
-            raise UsageError(f"--{flag.name}: {key} has the effect {effect} twice", remedy="name each key with an effect once")
+            raise UsageError(f"--{flag.name}: {key} has the effect {effect} twice", remedy="use each key with an effect once")
         found.append({"key": key, "value": own, "effect": effect})
     return found
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LookUp = Callable[[str], Sequence[str]]
 """Returns the addresses of a host name, which may be none. Blocks."""
 
-_REMEDY: Final = "name an address of this machine with --node-ip"
+_REMEDY: Final = "set an address of this machine with --node-ip"
 
 
 def node_addresses(given: Sequence[str], *, name: str, network: Network, look_up: LookUp) -> tuple[str, ...]:

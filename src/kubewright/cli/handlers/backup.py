@@ -96,6 +96,6 @@ def _key_for_new(parsed: Parsed) -> bytes | None:
     if (key is None) is not parsed.flag("plain"):
         raise UsageError(
             "a backup contains all private keys and Secrets of the cluster: pass either --key-file or --plain",
-            remedy="make a key with `kubewright certs certificate-key > FILE`, and store it elsewhere than the backups",
+            remedy="make a key with `kubewright certs certificate-key > FILE`, and store it in a different place than the backups",
         )
     return key

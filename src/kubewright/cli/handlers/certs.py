@@ -152,7 +152,7 @@ def user(parsed: Parsed) -> int:
 def _person(parsed: Parsed) -> KubeconfigUser:
     name = parsed.text("client-name")
     if not name:
-        raise UsageError("the flag --client-name is required", remedy="name the user, who becomes the certificate's common name")
+        raise UsageError("the flag --client-name is required", remedy="set the name of the user; it becomes the certificate's common name")
     period = Duration.parse(parsed.text("validity-period"))
     token = _token(parsed)
     if period <= 0:

@@ -143,7 +143,7 @@ def _meant(asked: str) -> str:
 
     known = {one.path for kind in explanations.KINDS for one in explanations.every(kind)}
     near = closest(asked, [*sorted(known), *explanations.KINDS]) or closest(asked, sorted({path.rpartition(".")[2] for path in known}))
-    return f"did you mean {near}?" if near else f"name a field, or one of {', '.join(explanations.KINDS)}"
+    return f"did you mean {near}?" if near else f"use a field, or one of {', '.join(explanations.KINDS)}"
 
 
 def diff(parsed: Parsed) -> int:
@@ -173,7 +173,7 @@ def diff(parsed: Parsed) -> int:
 def _mandatory(parsed: Parsed, name: str) -> str:
     value = parsed.text(name)
     if not value:
-        raise UsageError(f"--{name} is mandatory", remedy="name a file of kubeadm configuration documents")
+        raise UsageError(f"--{name} is mandatory", remedy="pass a file with kubeadm configuration documents")
     return value
 
 
@@ -212,7 +212,7 @@ def _write(path: Path, text: str) -> None:
             raise FileNotFoundError(errno.ENOENT, f"the directory {resolved.parent} does not exist")
         mode = resolved.stat().st_mode & 0o7777 if resolved.exists() else _NEW_FILE_MODE & ~_umask()
     except OSError as error:
-        raise HostError(f"{path} cannot be written", detail=error.strerror or "", remedy="name another file with --new-config") from error
+        raise HostError(f"{path} cannot be written", detail=error.strerror or "", remedy="choose another file with --new-config") from error
     from kubewright.host.desired import File
 
     machine.host().ensure(File(path=PurePosixPath(resolved), content=text.encode(), mode=mode))

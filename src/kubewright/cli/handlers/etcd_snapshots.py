@@ -33,7 +33,7 @@ def save(parsed: Parsed) -> int:
     target, form, host, clock = parsed.text("file"), parsed.text("output"), machine.host(), SystemClock()
     streamed = target == inputs.STANDARD_INPUT
     if streamed and sys.stdout.isatty():
-        raise UsageError("a snapshot is not written to a terminal", remedy="redirect stdout, or name a file")
+        raise UsageError("a snapshot is not written to a terminal", remedy="redirect stdout, or pass a file")
     found = access.find(host, inputs.record(parsed, EtcdFlags))
     with closing(access.connect(host, found, clock=clock)) as etcd, progress("etcd snapshot save", form=form) as reporter:
         source = saving.choose(etcd, local=found.endpoints[0] if parsed.flag("local") else "")

@@ -123,7 +123,7 @@ def _directory(parsed: Parsed, name: str) -> str | None:
         return None
     path = Path(parsed.text(name)).expanduser().absolute()
     if not path.is_dir():
-        raise UsageError(f"--{name}: {quoted(str(path))} is not a directory", remedy="name one that exists")
+        raise UsageError(f"--{name}: {quoted(str(path))} is not a directory", remedy="pass one that exists")
     return str(path)
 
 
@@ -138,7 +138,7 @@ def _config(path: str) -> str | None:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DocumentError(
-            f"cannot read --config {path}", detail=reason_of(error), remedy="name a file that exists and that you may read"
+            f"cannot read --config {path}", detail=reason_of(error), remedy="pass an existing file that you can read"
         ) from error
 
 
@@ -160,7 +160,7 @@ def _where(parsed: Parsed, *, machines: bool = False) -> ClusterPaths:
     argument = parsed.command.argument
     named = parsed.text("cluster") if argument is not None and argument.name == "cluster" else ""
     if named and "name" in parsed.given and named != parsed.text("name"):
-        raise UsageError(f"two clusters are named, {named} and {parsed.text('name')}", remedy="leave --name out")
+        raise UsageError(f"two clusters are specified, {named} and {parsed.text('name')}", remedy="leave --name out")
     return machine_clusters.paths_of(named or parsed.text("name"), state_dir=parsed.text("state-dir"), new=machines)
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def run(parsed: Parsed) -> int:
-    """Run the operation of a command's row, or one of its phases, or show what that would do."""
+    """Run the operation of a command's row, or one of its phases, or show what it would do."""
     row = parsed.command.workflow
     assert row is not None  # every command with this handler has one
     if is_on(parsed, "plan") and is_on(parsed, "dry-run"):

@@ -60,7 +60,7 @@ def _node(parsed: Parsed, wanted: Sequence[BootstrapToken]) -> FileRow | None:
     node = parsed.text("node")
     if not node:
         for flag in (flag for flag in ("address", "name") if parsed.strings(flag)):
-            raise UsageError(f"--{flag} needs --node", remedy="name the node with --node, or leave it out")
+            raise UsageError(f"--{flag} needs --node", remedy="set the node with --node, or leave this flag out")
         return None
     if len(wanted) != 1:
         raise UsageError(f"--node is for one token, and the file has {len(wanted)}", remedy="create one token for each node")
@@ -77,7 +77,7 @@ def _node(parsed: Parsed, wanted: Sequence[BootstrapToken]) -> FileRow | None:
 
 
 def _admit(api: KubeAPI, node: FileRow, wanted: Sequence[BootstrapToken]) -> None:
-    """Write the node into the policy before its token exists: a request that no row allows is denied for good."""
+    """Write the node into the policy before its token exists: a request that no row allows is denied permanently."""
     from kubewright.lifecycle.steps import serving_approver
 
     bootstrap_tokens.require_free(api, [strings.parse(token.token).id for token in wanted])
@@ -188,7 +188,7 @@ def delete(parsed: Parsed) -> int:
     """Delete tokens, given by their ids or as a whole. All names are parsed before anything is deleted."""
     given = parsed.strings("token")
     if not given:
-        raise UsageError("no token is named", remedy="name at least one, by its id or as a whole")
+        raise UsageError("no token is given", remedy="pass at least one, by its id or as a whole")
     ids = [strings.parse_id(inputs.secret(one)) for one in given]
     access = cluster_access.of_user(inputs.given_text(parsed, "kubeconfig"))
     form = parsed.text("output")

@@ -196,4 +196,4 @@ def _checked(version: str) -> str:
     try:
         return str(Version.parse(version))
     except ValueError as error:
-        raise UsageError(str(error), remedy="name one like v1.36.3") from error
+        raise UsageError(str(error), remedy="use a version like v1.36.3") from error

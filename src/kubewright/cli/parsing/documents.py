@@ -15,7 +15,7 @@ def read_documents(path: str) -> list[Document]:
         content = Path(path).read_bytes()
     except OSError as error:
         raise DocumentError(
-            f"cannot read {path}", detail=error.strerror or "", remedy="name a file that exists and that you may read"
+            f"cannot read {path}", detail=error.strerror or "", remedy="pass an existing file that you can read"
         ) from error
     found = yaml.load_all(content, source=path, recognise_json=True)
     for document in found:

@@ -78,7 +78,7 @@ def _template(name: str, given: str) -> str:
         except (OSError, ValueError) as error:
             detail = reason_of(error)
             raise UsageError(
-                f"{_REFUSED}the template {given} cannot be read", detail=detail, remedy="name a file that contains the template"
+                f"{_REFUSED}the template {given} cannot be read", detail=detail, remedy="pass a file that contains the template"
             ) from error
     if len(text) > _LARGEST or any("\ud800" <= char <= "\udfff" for char in text):
         raise UsageError(f"{_REFUSED}the template is too long, or not UTF-8", remedy="write a text of less than 1 MiB")

@@ -9,7 +9,7 @@ _KEY = Flag("key-file", "file with the key, or - for standard input; `certs cert
 _FILE = Argument("file", "backup", shown="FILE", least=1)
 _RESTORE_FLAGS = (
     _KEY,
-    Flag("peers-are-gone", "the machines of other members that do not answer do not exist any more", kind=BOOL, default=False),
+    Flag("peers-are-gone", "confirm that the machines of members that do not answer no longer exist", kind=BOOL, default=False),
     ETCDUTL,
     YES,
     PLAN,
@@ -40,7 +40,7 @@ ROWS = (
         handler="kubewright.cli.handlers.backup:show",
         argument=_FILE,
         flags=(_KEY, ALL_FORMATS),
-        description="Reads the whole file. Exits with an error if the key is another one, or the file was changed or cut off.",
+        description="Reads the whole file. Exits with an error if the key is the wrong one, or the file was changed or cut off.",
         examples=("backup show /var/backups/one.kwb --key-file backup.key",),
     ),
     Command(
@@ -49,7 +49,7 @@ ROWS = (
         argument=_FILE,
         flags=_RESTORE_FLAGS,
         description="For a fresh machine with the same name and address, the same versions of kubelet and container runtime, and the same images."
-        " etcd starts again with one member. The whole backup is checked before anything is changed; running the same command again goes on with"
+        " etcd starts again with one member. The whole backup is checked before anything is changed; running the same command again continues"
         " an interrupted restore. On other control planes run `etcd member replace` afterwards.",
         examples=("backup restore /var/backups/one.kwb --key-file backup.key",),
         workflow=Workflow(

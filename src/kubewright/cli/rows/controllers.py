@@ -128,7 +128,7 @@ ROWS = (
         flags=(
             _KUBECONFIG,
             _NODE_POLICY,
-            Flag("pending", "only those that nobody has decided about", kind=BOOL, default=False),
+            Flag("pending", "only requests without a decision", kind=BOOL, default=False),
             ALL_FORMATS,
         ),
     ),
@@ -153,7 +153,7 @@ ROWS = (
             ALL_FORMATS,
         ),
         description="A request for a serving certificate must pass the checks of the node policy, one for a client certificate of a node those of"
-        " csrapproving. Others are refused, unless --override says why they are approved all the same.",
+        " csrapproving. Others are refused, unless --override gives a reason to approve them anyway.",
         examples=(
             "csr approve csr-x7k2p",
             "csr approve --all-matching 'worker-*'",

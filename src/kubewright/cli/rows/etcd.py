@@ -6,7 +6,7 @@ from kubewright.cli.rows.commands import summary
 from kubewright.cli.rows.model import ALL_FORMATS, BOOL, ETCDUTL, LIST, PATH, PLAN, YES, Argument, Command, Flag, Workflow
 
 _WHERE = (
-    Flag("endpoints", "URLs where etcd answers clients; if not given, those in the manifests of this machine", kind=LIST, metavar="urls"),
+    Flag("endpoints", "client URLs of etcd; if not given, those in the manifests of this machine", kind=LIST, metavar="urls"),
     Flag("cert-dir", "directory of the certificates; if not given, the one in the manifests of this machine", metavar="dir", form=PATH),
 )
 _HOW = "Needs no API server: the endpoints of etcd are read from this machine's manifests, and its certificates give access."
@@ -15,7 +15,7 @@ _RESTORE_FLAGS = (
     Flag("from-this-member", "use the data of this machine's member, for example if the other members are lost", kind=BOOL, default=False),
     Flag("fence", "only stop etcd and the API server of this machine, before another machine restores", kind=BOOL, default=False),
     Flag("unfence", "start what --fence has stopped", kind=BOOL, default=False),
-    Flag("peers-are-gone", "the machines of members that do not answer do not exist any more", kind=BOOL, default=False),
+    Flag("peers-are-gone", "confirm that the machines of members that do not answer no longer exist", kind=BOOL, default=False),
     ETCDUTL,
     Flag("again", "restore even if etcd already is the cluster that was restored from the same data", kind=BOOL, default=False),
     YES,
@@ -24,7 +24,7 @@ _RESTORE_FLAGS = (
 )
 _RESTORE = {flag.name: flag for flag in _RESTORE_FLAGS}
 _REPLACE_FLAGS = (
-    Flag("endpoints", "URLs where other members answer clients; if not given, they are looked for", kind=LIST, metavar="urls"),
+    Flag("endpoints", "client URLs of other members; if not given, they are looked up", kind=LIST, metavar="urls"),
     Flag("again", "replace the member even if the last run has replaced it, and it serves", kind=BOOL, default=False),
     YES,
     PLAN,
@@ -66,10 +66,10 @@ ROWS = (
         "etcd member replace",
         "Let this machine's member of etcd receive all data from the other members",
         flags=_REPLACE_FLAGS,
-        description="The member is removed, and comes back as a new one, first without a vote. Use this for a member that lost its data, whose data is"
-        " corrupt, or that was fenced by `etcd restore --fence`. The others must have a majority. etcd and the API server of this machine are stopped"
-        " meanwhile; the earlier data is renamed, not removed. Running the same command again goes on with an interrupted one, and changes nothing after one"
-        " that was finished, as long as the member serves.",
+        description="The member is removed, and added again as a new one, first without a vote. Use this for a member that lost its data, whose data"
+        " is corrupt, or that was fenced by `etcd restore --fence`. The others must have a majority. etcd and the API server of this machine are"
+        " stopped meanwhile; the earlier data is renamed, not removed. Running the same command again continues an interrupted one, and changes nothing after"
+        " a completed one, as long as the member serves.",
         examples=("etcd member replace", "etcd member replace --endpoints https://10.0.0.1:2379 --yes"),
         workflow=Workflow(
             "kubewright.lifecycle.etcd.replace:PHASES",
@@ -109,7 +109,7 @@ ROWS = (
     ),
     Command(
         "etcd restore",
-        "Let etcd begin again with one member, from a snapshot or from this member's data",
+        "Start a new etcd cluster with one member, from a snapshot or from this member's data",
         argument=_FILE,
         flags=_RESTORE_FLAGS,
         description="This machine's member becomes the only one. etcd and the API server of this machine are stopped meanwhile, and the other members"

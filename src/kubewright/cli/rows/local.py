@@ -78,7 +78,7 @@ ON_CLUSTER = (NAME, STATE_DIR)
 BINARIES = (VERSION, BINARIES_DIR)
 
 ONE_MACHINE = Argument("machine", "name of the machine", shown="MACHINE", least=1)
-CLUSTER = Argument("cluster", "name of the cluster, as --name gives it", shown="[name]")
+CLUSTER = Argument("cluster", "name of the cluster, as with --name", shown="[name]")
 
 ROWS = (
     Command(
@@ -187,7 +187,7 @@ ROWS = (
             *ON_CLUSTER,
             ADDRESS,
             Flag("list", "list the published ports, which is the default", kind=BOOL, default=False),
-            Flag("remove", "ports of the host to publish no longer: host[/udp]", kind=LIST, metavar="ports"),
+            Flag("remove", "ports of the host to stop publishing: host[/udp]", kind=LIST, metavar="ports"),
             ALL_FORMATS,
         ),
         description="Connections to a published port of the host go to the target port of a machine that runs. The ports belong to the"

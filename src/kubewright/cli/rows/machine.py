@@ -330,7 +330,7 @@ _UPGRADE_ROWS = (
     ),
     Command(
         "upgrade status",
-        "Show which versions the machines of a cluster have, and what comes next",
+        "Show which versions the machines of a cluster have, and the next steps",
         handler="kubewright.cli.handlers.upgrade:status",
         flags=(*_named(_UPGRADE_FLAGS, "kubeconfig"), ALL_FORMATS),
         description="Asks the components of this machine and the API servers of the others for the version that they run. Without a cluster that"

@@ -92,7 +92,7 @@ def _version(answer: Answer, expected: Expected) -> Version:
         raise TrustError(
             f"a kubelet {found} is not compatible with the API server {server}",
             detail=f"it may be up to {SKEW} minor releases older, and not newer",
-            remedy="have the hub name another version: kubewright hub cluster add --kubernetes-version",
+            remedy="set another version on the hub: kubewright hub cluster add --kubernetes-version",
         )
     return found
 

@@ -32,7 +32,7 @@ def backup(store: SQLiteStore, target: Path) -> None:
             os.fsync(written.fileno())
         os.link(part, target)  # fails if the file exists
     except FileExistsError as error:
-        raise HostError(f"{target} already exists", remedy="name another file") from error
+        raise HostError(f"{target} already exists", remedy="choose another file") from error
     except (OSError, sqlite3.Error) as error:
         raise HostError(
             f"{target} cannot be written", detail=reason_of(error), remedy="check the directory and the space on its disk"
@@ -51,7 +51,7 @@ def restore(store: SQLiteStore, source: Path, *, key: bytes, random: Random, eve
     has named it.
     """
     if not source.is_file():
-        raise HostError(f"{source} does not exist", remedy="name a file that `hub backup` has written")
+        raise HostError(f"{source} does not exist", remedy="pass a file that `hub backup` has written")
     with TemporaryDirectory(dir=store.path.parent, prefix=".restoring-") as place:
         copy = Path(place) / "state.db"
         _copy(source, copy)
@@ -70,7 +70,7 @@ def _copy(source: Path, target: Path) -> None:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
         with closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as found, closing(sqlite3.connect(target)) as copy:
             if found.execute("PRAGMA user_version").fetchone()[0] < 1:
-                raise HostError(f"{source} is not a copy of a hub's state", remedy="name a file that `hub backup` has written")
+                raise HostError(f"{source} is not a copy of a hub's state", remedy="pass a file that `hub backup` has written")
             found.backup(copy)
     except (OSError, sqlite3.Error) as error:
         raise HostError(f"{source} cannot be read", detail=str(error), remedy="use another copy") from error

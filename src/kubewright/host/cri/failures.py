@@ -14,7 +14,7 @@ from kubewright.base.errors import DiskFull, HostError, RuntimeSilent, RuntimeUn
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass
 
-ANOTHER_SOCKET: Final = "name another socket with --cri-socket or nodeRegistration.criSocket"
+ANOTHER_SOCKET: Final = "set another socket with --cri-socket or nodeRegistration.criSocket"
 LONGEST_PATH: Final = 107
 """In bytes (unix(7))."""
 _NOT_ACCEPTED: Final = frozenset({errno.ETIMEDOUT, errno.EAGAIN})

@@ -41,7 +41,7 @@ def choose_socket(found: Sequence[str]) -> str:
         raise HostError(
             "there are several container runtimes on this machine",
             detail=", ".join(found),
-            remedy="name the socket of the one to use with --cri-socket or nodeRegistration.criSocket",
+            remedy="set the socket of the one to use with --cri-socket or nodeRegistration.criSocket",
         )
     return found[0] if found else CRI_SOCKET
 
@@ -95,7 +95,7 @@ class CRIRuntime:
         if not self.endpoint.startswith(_SCHEME) or not path.startswith("/"):
             raise HostError(
                 f"{self.endpoint} is not the address of a container runtime on this machine",
-                remedy="name its socket as unix:///path/to/socket with --cri-socket or nodeRegistration.criSocket",
+                remedy="set its socket as unix:///path/to/socket with --cri-socket or nodeRegistration.criSocket",
             )
         # loading gRPC takes longer than this check, and exits the process if there is no /dev
         if len(os.fsencode(path)) <= failures.LONGEST_PATH and _missing(path):

@@ -87,7 +87,7 @@ class Files:
         """
         with explaining("read", path), Path(path).open("rb", buffering=0) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise HostError(f"{path} is not a regular file", remedy="name another file")
+                raise HostError(f"{path} is not a regular file", remedy="choose another file")
             while piece := file.read(_PIECE):
                 yield piece
 
@@ -176,7 +176,7 @@ class Files:
         """
         found = self.state(checked(path))
         if found is not None and found.kind is not Kind.FILE:
-            raise HostError(f"{path} is not a regular file", remedy="name another file")
+            raise HostError(f"{path} is not a regular file", remedy="choose another file")
         with explaining("write", path), open_directory(path.parent) as parent:
             self._clean(parent, path.parent)
             temporary = self._free_name(parent, path.name)

@@ -38,7 +38,7 @@ def in_cluster_access(environment: Mapping[str, str], *, read: ReadFile) -> Acce
     if not host or not port:
         raise UsageError(
             "this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not both set",
-            remedy="name a kubeconfig with --kubeconfig",
+            remedy="pass a kubeconfig with --kubeconfig",
         )
     token = _token(read)
     authority = read(AUTHORITY)

@@ -128,7 +128,7 @@ class CertificateFiles:
         """Read the files. Raises CertificateError if one is missing or unusable."""
         contents = self._contents.changed()
         if contents is None:
-            raise CertificateError(f"{self._source} cannot be read", remedy="name a certificate and its key, or leave both out")
+            raise CertificateError(f"{self._source} cannot be read", remedy="specify a certificate and its key, or neither")
         self._pair = certificates.pair_of(*contents, source=self._source)
 
     def __call__(self) -> Pair | None:
@@ -153,7 +153,7 @@ class ClientAuthorities:
         """Read the file. Raises CertificateError if it is missing or contains no certificate."""
         contents = self._contents.changed()
         if contents is None:
-            raise CertificateError(f"{self._path} cannot be read", remedy="name the file with the cluster's CA in clientCAFile")
+            raise CertificateError(f"{self._path} cannot be read", remedy="set clientCAFile to the file with the cluster's CA")
         certificates.parse(contents[0], source=str(self._path))
         self._pem = contents[0]
 

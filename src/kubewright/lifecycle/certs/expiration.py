@@ -122,7 +122,7 @@ def _worker(places: CertificateLocations, roots: Iterable[Expiry], now: datetime
         raise CertificateError(
             "this machine has no certificates of Kubernetes",
             detail=f"looked in {places.host.layout.kubernetes} and in the certificate directory",
-            remedy="run this on a node of a cluster, or name the directory that has its certificates with --cert-dir",
+            remedy="run this on a node of a cluster, or pass the directory of its certificates with --cert-dir",
         )
     own = [] if kubelet is None else [Expiry(name=KUBELET, expires=kubelet.not_after, authority=table.authority("ca").name, external=True)]
     return Expiration(certificates=own, authorities=there, now=now)

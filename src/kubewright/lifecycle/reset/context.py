@@ -45,7 +45,7 @@ class ResetContext(RunContext):
         for path in named or [layout.kubeconfig("admin"), layout.kubeconfig("kubelet")]:
             if base.read(path) is not None or named:
                 return self.bound.connections.kube(load_access(path, read=base.read), timeout=PATIENCE, proxied=False)
-        raise HostError("no kubeconfig for the cluster exists", remedy="name one with --kubeconfig")
+        raise HostError("no kubeconfig for the cluster exists", remedy="pass one with --kubeconfig")
 
     def etcd(self, endpoints: tuple[str, ...]) -> Etcd:
         """Return a client of etcd, at these endpoints or those from the cluster."""

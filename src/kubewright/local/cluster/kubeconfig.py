@@ -61,7 +61,7 @@ def target(environment: Mapping[str, str], *, clusters: Path, given: str = "") -
     users = [path for path in named if not _is_below(path, clusters)]
     candidates = users or [Path(path).absolute() for path in kubeconfig_places({}, home=home)]
     if not candidates:
-        raise UsageError("no kubeconfig is known", remedy="set HOME or KUBECONFIG, or name one with --kubeconfig")
+        raise UsageError("no kubeconfig is known", remedy="set HOME or KUBECONFIG, or pass one with --kubeconfig")
     return next((path for path in candidates if path.exists()), candidates[-1])
 
 
@@ -141,7 +141,7 @@ def _addition(paths: ClusterPaths, cluster: record.ClusterRecord) -> documents.A
 def _require_users_own(path: Path, paths: ClusterPaths) -> None:
     """Refuse to change the kubeconfigs of local clusters."""
     if _is_below(path, paths.root.parent):
-        raise UsageError(f"{path} belongs to a local cluster itself", remedy="name a file of your own with --kubeconfig")
+        raise UsageError(f"{path} belongs to a local cluster itself", remedy="pass a file of your own with --kubeconfig")
 
 
 def _require_free(config: Mapping[str, Any], addition: documents.Addition, path: Path) -> None:

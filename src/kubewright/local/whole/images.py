@@ -32,7 +32,7 @@ _GZIP: Final = b"\x1f\x8b"
 _BLOCK: Final = 512
 _NOGROUP: Final = 65534
 _NAMED: Final = re.compile(r"^unpacking (\S+) \(", re.MULTILINE)
-_REMEDY: Final = "name an archive; `docker save IMAGE | kubewright local load -` loads an image that Docker has"
+_REMEDY: Final = "pass an archive; `docker save IMAGE | kubewright local load -` loads an image that Docker has"
 _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 

@@ -147,7 +147,7 @@ def load_authority(certificate_pem: bytes, key_pem: bytes, *, source: str) -> Si
 def _private_key(text: bytes, *, source: str) -> Any:
     block = next((one for one in pem.blocks(text, source=source) if one.private), None)
     if block is None:
-        raise CertificateError(f"{source} has no private key", remedy="name the file that contains it")
+        raise CertificateError(f"{source} has no private key", remedy="pass the file that contains it")
     with reading(f"the key of {source}"):
         return load_der_private_key(block.der, None)
 

@@ -65,7 +65,7 @@ def audit(parsed: Parsed) -> int:
     api, now = cluster_access.client(access), SystemClock().now()
     reviewer = Reviewer(parsed, api, now=now)
     if reviewer.policy is None:
-        raise DocumentError("the cluster has no policy for serving certificates", remedy="name a NodeApprovalPolicy with --node-policy")
+        raise DocumentError("the cluster has no policy for serving certificates", remedy="pass a NodeApprovalPolicy with --node-policy")
     places = [*_issued(api, now), *_served(parsed, access, api.list(NODE))]
     rows = [_row(place, reviewer) for place in sorted(places, key=lambda one: (one.node, one.found))]
     form = parsed.text("output")
@@ -78,7 +78,7 @@ def audit(parsed: Parsed) -> int:
     if bad:
         nodes = sorted({str(row["node"]) for row in bad})
         raise CheckFailed(
-            f"{len(bad)} of {len(rows)} certificates are not what the policy allows",
+            f"{len(bad)} of {len(rows)} certificates violate the policy",
             detail=f"nodes: {', '.join(map(short, nodes))}",
             remedy="correct the policy, or remove the certificate on the machine and delete its CertificateSigningRequest",
         )
@@ -117,7 +117,7 @@ def _served(parsed: Parsed, access: Access, nodes: Sequence[Object]) -> list[Pla
     given = absolute(parsed.text("kubelet-certificate-authority"))
     authority = Files().read(PurePosixPath(given)) if given else access.ca_pem
     if authority is None:
-        raise DocumentError(f"{given or 'a CA of the kubelets'} does not exist", remedy="name it with --kubelet-certificate-authority")
+        raise DocumentError(f"{given or 'a CA of the kubelets'} does not exist", remedy="pass it with --kubelet-certificate-authority")
     within = given_duration(parsed, "timeout").seconds
     if len(nodes) > _AT_ONCE:
         sys.stderr.write(f"calling {len(nodes)} kubelets\n")

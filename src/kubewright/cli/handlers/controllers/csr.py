@@ -125,7 +125,7 @@ def _from_file(parsed: Parsed, path: Path) -> Mapping[str, Any]:
         return {"metadata": {"name": path.name}, "spec": spec}
     found = yaml.load(content.decode("utf-8", "replace"))
     if not isinstance(found, dict) or found.get("kind") != CERTIFICATE_SIGNING_REQUEST.kind:
-        raise DocumentError(f"{path} contains no certificate request", remedy="name a file of PEM, or one with a CertificateSigningRequest")
+        raise DocumentError(f"{path} contains no certificate request", remedy="pass a PEM file, or one with a CertificateSigningRequest")
     return found
 
 

@@ -96,7 +96,7 @@ class _Decisions:
     def _chosen(self) -> Iterator[Object]:
         names, pattern = self._parsed.strings("name"), self._parsed.text("all-matching")
         if not names and not pattern:
-            raise UsageError("name the requests, or choose them with --all-matching", remedy="`csr list` shows them")
+            raise UsageError("no request is given: pass their names, or use --all-matching", remedy="`csr list` shows them")
         found = {name: self._api.get(CERTIFICATE_SIGNING_REQUEST, name) for name in dict.fromkeys(names)}
         if pattern:
             for obj in self._api.list(CERTIFICATE_SIGNING_REQUEST):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def tools() -> Tools:
-    """Return what this process provides to sources."""
+    """Return the tools that this process provides to sources."""
     proxies = Proxies.from_environment(os.environ)
     return Tools(read=Files().read, connect=lambda access: AsyncKubeClient(access, proxies=proxies), records=HubRecords)
 
@@ -40,7 +40,7 @@ class HubRecords:
         store, self._renew = _opened(source)
         if source.cluster not in {one.name for one in store.clusters()}:
             store.close()
-            raise UsageError(f"the hub has no cluster {source.cluster}", remedy="name one that `kubewright hub cluster list` shows")
+            raise UsageError(f"the hub has no cluster {source.cluster}", remedy="choose one that `kubewright hub cluster list` shows")
         self._cluster = source.cluster
         self._store = StoreThread(store)
 
@@ -73,7 +73,7 @@ def _opened(source: JoinRecordsSource) -> tuple[HubStore, Callable[[], None]]:
         from kubewright.enrollment.state.sqlite_store import SQLiteStore
 
         if not Path(source.state).is_file():
-            raise HostError(f"{source.state} does not exist", remedy="name the state of the hub")
+            raise HostError(f"{source.state} does not exist", remedy="set `state` to that of the hub")
         return SQLiteStore(Path(source.state), key=key, random=SystemRandom()), lambda: None
     from kubewright.enrollment.state.secret_store import SecretStore
 

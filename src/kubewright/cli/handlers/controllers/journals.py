@@ -1,4 +1,4 @@
-"""Where decisions about certificate requests are recorded: a file, or standard output."""
+"""The journal of decisions about certificate requests: a file, or standard output."""
 
 from __future__ import annotations
 

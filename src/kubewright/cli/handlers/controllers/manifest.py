@@ -35,7 +35,7 @@ def _static_pod(parsed: Parsed) -> list[dict[str, Any]]:
 def _deployment(parsed: Parsed) -> list[dict[str, Any]]:
     replicas, secret = parsed.number("replicas") or 0, parsed.text("ca-secret")
     if replicas < 1:
-        raise UsageError("--replicas must be at least one", remedy="leave it out: two is a good number")
+        raise UsageError("--replicas must be at least one", remedy="leave it out: the default is two")
     if subdomain_problems(secret):
         raise UsageError(f"--ca-secret: {quoted(secret)} is not the name of a Secret", remedy="write one like kubewright-controllers-ca")
     return controllers.deployment(
@@ -64,5 +64,5 @@ FORMS: Final[Mapping[str, Callable[[Parsed], list[dict[str, Any]]]]] = {"static-
 
 def _image(parsed: Parsed) -> str:
     if not parsed.text("image"):
-        raise UsageError("kubewright has no published image", remedy="make one (docs/guide/controllers.md), and name it with --image")
+        raise UsageError("kubewright has no published image", remedy="build one (docs/guide/controllers.md), and pass its name with --image")
     return parsed.text("image")

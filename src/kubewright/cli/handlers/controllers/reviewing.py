@@ -196,7 +196,7 @@ class Reviewer:
 
 
 def person(api: KubeAPI) -> str:
-    """Return the user that the caller is for the API server."""
+    """Return the user as which the API server authenticates the caller."""
     review: Mapping[str, object] = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
         status = api.create(dict(review)).get("status") or {}

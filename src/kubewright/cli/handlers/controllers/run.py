@@ -81,12 +81,12 @@ def options_of(parsed: Parsed) -> Options:
 
 def _require_cluster(parsed: Parsed) -> None:
     if not parsed.text("kubeconfig") and not in_cluster.is_in_cluster(os.environ):
-        raise UsageError("no cluster is configured", remedy="name its kubeconfig with --kubeconfig; it can be left out only in a pod")
+        raise UsageError("no cluster is configured", remedy="pass its kubeconfig with --kubeconfig, which is optional only in a pod")
 
 
 def _require_policy(chosen: frozenset[str], policy: PolicyLocation | None) -> None:
     if options.SERVING_APPROVING in chosen and policy is None:
-        raise UsageError("servingapproving needs a policy", remedy="name a NodeApprovalPolicy with --node-policy")
+        raise UsageError("servingapproving needs a policy", remedy="pass a NodeApprovalPolicy with --node-policy")
 
 
 def _pair(parsed: Parsed, prefix: str) -> tuple[str, str]:

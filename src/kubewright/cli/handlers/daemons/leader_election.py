@@ -22,7 +22,7 @@ def election(parsed: Parsed, *, name: str, namespace: str) -> Election | None:
     if not lease > renew > retry:
         raise UsageError(
             "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period",
-            remedy="leave them out: 15s, 10s and 2s are good values",
+            remedy="leave them out: the defaults are 15s, 10s and 2s",
         )
     return Election(name=name, namespace=namespace, lease=lease, renew=renew, retry=retry)
 

@@ -105,7 +105,7 @@ def _shown(parsed: Parsed, files: Files) -> Shown:
         pair = certificates.pair_of(*made, source="the certificate of this process")
         return lambda: pair
     if not all(names):
-        raise UsageError("--tls-cert-file and --tls-private-key-file go together", remedy="name both")
+        raise UsageError("--tls-cert-file and --tls-private-key-file must be used together", remedy="name both")
     found = CertificateFiles(*map(PurePosixPath, names), read=files.read)
     found.require()
     return found

@@ -197,7 +197,7 @@ def _wanted(options: ClusterOptions, name: str, access: Access) -> dict[str, Any
     problem = decisions.endpoint_problem(server)
     if problem:
         raise UsageError(
-            f"{quoted(server)}, which nodes have to reach, {problem}", remedy="name the API server with --server https://HOST:PORT"
+            f"{quoted(server)}, which nodes have to reach, {problem}", remedy="set the API server with --server https://HOST:PORT"
         )
     values = {one: value for one, value in shallow(options).items() if one in _SAME}
     return {
@@ -220,13 +220,13 @@ def _require_files(parsed: Parsed) -> None:
     """Require the flags that have no default. Raises UsageError."""
     for flag in (*_REQUIRED, *(("serving-ca-key-file",) if parsed.text("serving-ca-cert-file") else ())):
         if not parsed.text(flag):
-            raise UsageError(f"--{flag} is missing", remedy=f"name a file with --{flag}")
+            raise UsageError(f"--{flag} is missing", remedy=f"pass a file with --{flag}")
 
 
 def _version(access: Access) -> str:
     """Ask the API server for its version. Raises APIError."""
     with closing(cluster_access.client(access)) as client:
-        return str(server_version(client, remedy="name it with --kubernetes-version"))
+        return str(server_version(client, remedy="set it with --kubernetes-version"))
 
 
 def _flat(access: Access, name: str) -> dict[str, object]:

@@ -32,7 +32,7 @@ _LOCK: Final = "run.lock"
 
 
 class Leading(Protocol):
-    """How a process makes sure that it is the only hub that works with its state."""
+    """Makes sure that this process is the only hub that works with its state."""
 
     @property
     def waits(self) -> bool:

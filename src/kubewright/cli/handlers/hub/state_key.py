@@ -53,7 +53,7 @@ def read(host: Host, path: PurePosixPath, environment: Mapping[str, str], *, fre
     if found is None and not fresh:
         raise HostError(
             f"{path} does not exist, and the state of the hub is sealed with it",
-            remedy="restore it from a backup, or name it with --key-file; for a new state in Secrets make it: kubewright certs certificate-key",
+            remedy="restore it from a backup, or set --key-file; for a new state in Secrets create one: kubewright certs certificate-key",
         )
     if found is None:
         host.ensure(_file(path, sealing.parse_key(sealing.new_key(SystemRandom())), SEALED_ONLY))

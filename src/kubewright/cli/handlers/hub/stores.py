@@ -1,4 +1,4 @@
-"""The stores of a hub's state: one row for each scheme of `--state`, with how it is opened, and how one hub at a time uses it."""
+"""The stores of a hub's state: a row for each scheme of `--state`, with the functions that open the state and limit it to one hub."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class SecretsState:
         if not options.state_kubeconfig and not is_in_cluster(os.environ):
             raise UsageError(
                 "the cluster that has the state of the hub is not known",
-                remedy="name its kubeconfig with --state-kubeconfig; it can be left out only in a pod",
+                remedy="pass its kubeconfig with --state-kubeconfig, which is optional only in a pod",
             )
         self._options = options
 
@@ -155,7 +155,7 @@ class SecretsState:
 
 
 STATES: Final[Mapping[str, Callable[[StateOptions], State]]] = {"": FileState, "secrets": SecretsState}
-"""By the scheme of `--state`; a path has none."""
+"""The store of each scheme of `--state`; a path has no scheme."""
 
 
 def state_of(options: StateOptions) -> State:

@@ -108,7 +108,7 @@ def plan(observed: ClusterVersions, wish: PlanOptions, *, groups: Collection[str
         raise UsageError(
             "pre-releases are not looked up",
             detail="this program asks no server for versions",
-            remedy="name the version: `kubewright upgrade plan VERSION`",
+            remedy="specify the version: `kubewright upgrade plan VERSION`",
         )
     cluster = observed.cluster
     newest = _version(wish.version) if wish.version else tool
@@ -185,7 +185,7 @@ def _version(text: str) -> Version:
     try:
         return Version.parse(text)
     except ValueError as error:
-        raise UsageError(str(error), remedy="name one like v1.36.3") from error
+        raise UsageError(str(error), remedy="use a version like v1.36.3") from error
 
 
 def _bare(version: Version) -> str:
