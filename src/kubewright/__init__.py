@@ -1,7 +1,7 @@
 """kubewright brings up Kubernetes control planes and joins machines to them.
 
-What is exported here is the public API; docs/guide/library.md shows it at work. Everything else may change from one release to the next.
-Importing this package loads nothing: each name is imported when it is first used (PEP 562).
+What is exported here is the public API; docs/guide/library.md has examples. Everything else may change from one release
+to the next. Importing this package loads nothing: each name is imported when it is first used (PEP 562).
 """
 
 TYPE_CHECKING = False

@@ -47,7 +47,7 @@ _SUBRESOURCES: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class AccessRules:
-    """How callers are authenticated and authorized.
+    """The authentication and authorization of callers.
 
     Times are in seconds; the defaults are those of local clusters, where every call is reviewed.
     """

@@ -1,4 +1,4 @@
-"""What an agent is given from outside: connections, clock, randomness, reporter, intervals, and its optional duties.
+"""The dependencies of an agent: connections, clock, randomness, reporter, intervals, and its optional duties.
 
 The intervals are those of the kubelet of the Kubernetes 1.36 line, in seconds.
 """
@@ -131,7 +131,7 @@ class Timings:
 
 @dataclass(frozen=True, kw_only=True)
 class Duties:
-    """What an agent does besides keeping its Node's status and Lease.
+    """The duties of an agent besides its Node's status and Lease.
 
     The defaults are those of local clusters' nodes.
     """

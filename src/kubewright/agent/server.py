@@ -43,7 +43,7 @@ Handler = Callable[[Request], Awaitable[Answer]]
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What an API serves besides pods. A value of None is not served."""
+    """The resources that an API serves besides pods. None is not served."""
 
     metrics: Registry | None = None
     usage: Callable[[], str] | None = None

@@ -1,4 +1,4 @@
-"""What `agent run` serves at its health port: its health, and metrics.
+"""The health and metrics that `agent run` serves at its health port.
 
 Metrics that the kubelet has too carry the kubelet's names (client-go v0.36: util/certificate). Like the kubelet's
 health port, this one does not authenticate clients: by default it listens on loopback, and nothing on it is secret.

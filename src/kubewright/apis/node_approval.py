@@ -51,9 +51,9 @@ KIND: Final = "NodeApprovalPolicy"
 DEFAULT_LIFETIME: Final = Duration.of_seconds(90 * 86400)
 LONGEST_LIFETIME: Final = Duration.of_seconds(366 * 86400)
 SOURCES, CERTIFICATE = "sources", "certificate"
-"""What a renewal needs: what every request needs, or only that its names are in the node's present serving certificate."""
+"""The requirements for a renewal: those of every request, or only that its names are in the node's present serving certificate."""
 STOCK, STRICT = "stock", "strict"
-"""Who approves the client certificates of nodes: the approver of kube-controller-manager, or these rules."""
+"""The approver of nodes' client certificates: that of kube-controller-manager, or these rules."""
 AUTOMATIC, HUMAN = "automatic", "human"
 _TOKEN_ID: Final = Pattern(r"[a-z0-9]{6}")
 MOST_NODES: Final = 20_000

@@ -25,7 +25,7 @@ T = TypeVar("T")
 Condition = Callable[[], str | None]
 """Returns None once the condition holds, otherwise the reason why it does not. An error that it raises ends the wait."""
 Remedy = str | Callable[[], str]
-"""What to do if a wait fails. A function is called after the diagnosis, and may use what the diagnosis found."""
+"""The hint for a failed wait. A function is called after the diagnosis, and may use its findings."""
 REPORT_AFTER = 1.0
 """Seconds between two `Waiting` events: often enough for a live display, rare enough for a log."""
 LOOK_AT_LEAST = 1.0

@@ -25,7 +25,7 @@ _FOREVER = timedelta(days=36500)
 
 @dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """What one controller would do."""
+    """The decision that one controller would make."""
 
     controller: str
     outcome: str

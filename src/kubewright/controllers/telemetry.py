@@ -39,7 +39,7 @@ class ControllerMetrics:
 
 @dataclass(frozen=True, kw_only=True)
 class Telemetry:
-    """Where the controllers report their work. Without metrics and events, nothing is reported."""
+    """The destinations of the controllers' reports. Without metrics and events, nothing is reported."""
 
     metrics: ControllerMetrics | None = None
     events: EventRecorder | None = None

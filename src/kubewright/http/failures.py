@@ -1,4 +1,4 @@
-"""Why there was no usable answer: one error with a reason, whichever library sent the request."""
+"""The error for a missing or unusable answer, with a reason that does not depend on the library."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubewright.base.errors import Unreachable
 
 
 class Reason(enum.Enum):
-    """What went wrong below HTTP, or in the form of the answer."""
+    """The reason: a failure below HTTP, or in the form of the answer."""
 
     REFUSED = "connection refused"
     RESET = "connection lost"

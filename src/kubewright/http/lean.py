@@ -36,7 +36,7 @@ DRAIN: Final = 10.0
 _TARGET: Final = re.compile(r"/[!-~]*")
 _LINES: Final = re.compile(r"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\r\n\0]*\r\n)*")
 _TROUBLES: Final = (NotHTTP, Truncated, OSError, ValueError)
-"""What means that there is no usable answer."""
+"""The exceptions that mean that there is no usable answer."""
 
 
 class Transport(messages.AsyncTransport):

@@ -62,7 +62,7 @@ class Patience:
 PATIENCE: Final = Patience()
 _log = logging.getLogger(__name__)
 _log.addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError)))
-"""What aiohttp logs, except for requests that are not HTTP: the client gets 400, and anybody could fill the log with them."""
+"""The log of aiohttp, without requests that are not HTTP: the client gets 400, and anyone could fill the log with them."""
 _LINGERING: Final = 10.0
 """Seconds for which a refused body is read, so that the client can see the refusal."""
 

@@ -127,7 +127,7 @@ _VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a server accepts: the oldest version of TLS, and the cipher suites of TLS 1.2 by OpenSSL's names, '' for Python's choice."""
+    """The limits of a server: the oldest version of TLS, and the cipher suites of TLS 1.2 by OpenSSL's names, '' for Python's choice."""
 
     oldest: str = "1.2"
     ciphers: str = ""

@@ -1,4 +1,4 @@
-"""How to reach a server: directly, or through a proxy, with a tunnel for TLS.
+"""The way to a server: direct, or through a proxy, with a tunnel for TLS.
 
 Source: CONNECT, RFC 9110 section 9.3.6.
 """

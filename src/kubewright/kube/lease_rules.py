@@ -1,4 +1,4 @@
-"""Who may take a Lease, and what is written to it: the pure part of leader election and of locks.
+"""The rules for taking and writing a Lease: the pure part of leader election and of locks.
 
 client-go: tools/leaderelection.
 """

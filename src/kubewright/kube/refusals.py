@@ -25,11 +25,11 @@ REFUSED: Final = 2.0
 """Seconds that a refusal may last: an API server knows new tokens and new permissions a moment after they were written."""
 _PAUSES: Final = Backoff(first=0.05, factor=1.5, limit=0.5)
 _STARTING: Final = frozenset({500, 503})
-"""What `/readyz` answers while a server starts. A 401 is about the caller's credentials, and a 404 comes from another kind of server."""
+"""The statuses of `/readyz` while a server starts. A 401 is about the caller's credentials, and a 404 comes from another kind of server."""
 
 
 class _Stage(enum.Enum):
-    """How far a server that refuses us has started."""
+    """The progress of a starting server that refuses us."""
 
     STARTING = enum.auto()
     RIGHTS_READ = enum.auto()

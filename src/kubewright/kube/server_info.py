@@ -1,4 +1,4 @@
-"""What an API server tells any authenticated client: its version (GET /version), and its time in the Date header.
+"""The version (GET /version) and the time (Date header) of an API server, which any authenticated client may read.
 
 Source: ClusterRole system:public-info-viewer.
 """

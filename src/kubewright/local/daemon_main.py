@@ -1,4 +1,4 @@
-"""What the daemons of clusters have in common: their process, and noticing that their directory was removed."""
+"""The common parts of the daemons of clusters: their process, and detecting that their directory was removed."""
 
 from __future__ import annotations
 

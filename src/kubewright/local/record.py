@@ -180,7 +180,7 @@ class ClusterRecord:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The numbers of the workers: the lowest ones that are no gaps."""
+        """The numbers of the workers: the lowest ones that are not gaps."""
         return tuple(number for number in range(1, self.nodes + len(self.gaps) + 1) if number not in self.gaps)[: self.nodes]
 
     def is_worker(self, node: str) -> bool:

@@ -1,4 +1,4 @@
-"""What `up` is asked for, and its result, for both kinds of clusters."""
+"""The options of `up` and its result, for both kinds of clusters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kubewright.local.paths import ClusterPaths
 from kubewright.local.published import PublishedPort
 
 WITHIN = 300.0
-"""Seconds for a cluster to be ready: an idle machine needs a few, one that runs other clusters many more."""
+"""Seconds for a cluster to be ready: an idle machine needs a few, one with other clusters many more."""
 
 
 @dataclass(frozen=True, kw_only=True)

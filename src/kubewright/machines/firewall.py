@@ -1,9 +1,9 @@
 """Firewalls of the host that drop what it forwards: exceptions for one bridge alone.
 
 Docker sets the policy of iptables' FORWARD chain to DROP, ufw and firewalld refuse forwarded packets, and a ruleset of
-nftables may do the same. A packet must be accepted by each of them, so each gets its own exceptions: for what comes from
-the bridge, and for answers to it. They let nobody outside open connections to machines. A firewall that is reloaded
-loses them, so they are ensured again and again.
+nftables may do the same. A packet must be accepted by each of them, so each gets its own exceptions: for what comes
+from the bridge, and for answers to it. They do not let others open connections to machines. Reloading a firewall
+removes them, so they are ensured periodically.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Command:
 
 
 class Host(Protocol):
-    """How firewalls are reached; tests replace it."""
+    """Access to the host's firewalls; tests replace it."""
 
     def has(self, program: str) -> bool:
         """Return whether a program is installed."""
@@ -63,7 +63,7 @@ class RealHost:
 
 @dataclass(frozen=True, kw_only=True)
 class Ruleset:
-    """What nftables has: the names of tables, chains with the hook `forward`, and rules."""
+    """The ruleset of nftables: the names of tables, chains with the hook `forward`, and rules."""
 
     tables: frozenset[tuple[str, str]] = frozenset()
     chains: tuple[Mapping[str, Any], ...] = ()

@@ -34,7 +34,7 @@ _MADE: Final = "made"
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """What machines resolve besides each other: further names with the members that each denotes, and name servers."""
+    """The names that machines resolve besides their own: further names with the members that each denotes, and name servers."""
 
     aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
     gateway: Sequence[str] = ()

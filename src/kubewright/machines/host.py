@@ -1,4 +1,4 @@
-"""What machines need from the host: packages, kernel modules and limits. The kubelet changes some sysctls of the whole host."""
+"""The host's packages, kernel modules and limits that machines need. The kubelet changes some sysctls of the whole host."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def raise_limits(*, proc: Path = Path("/proc/sys")) -> None:
 
 
 def forward_ipv6(uplinks: Sequence[str], *, proc: Path = Path("/proc/sys")) -> None:
-    """Let the host forward packets of IPv6, if it has links to other networks, without losing routes that it was told there.
+    """Let the host forward packets of IPv6, if it has links to other networks, without losing routes from router advertisements.
 
     A host that forwards ignores router advertisements unless a link has the value 2 (Linux: networking/ip-sysctl, accept_ra).
     """

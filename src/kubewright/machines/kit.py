@@ -1,4 +1,4 @@
-"""What every machine has in addition to Debian: programs, the container runtime and its network, units.
+"""The parts of every machine in addition to Debian: programs, the container runtime and its network, units.
 
 One directory, overlaid on the base tree.
 """

@@ -149,7 +149,7 @@ class Machine:
     def run(
         self, *command: str, env: Mapping[str, str] | None = None, within: float = 900, check: bool = True, data: str | None = None
     ) -> Ended:
-        """Run a command in the machine. Raises HostError if it fails and `check` is set, or does not end within so many seconds."""
+        """Run a command in the machine. Raises HostError if it fails and `check` is set, or does not end `within` seconds."""
         try:
             ended = subprocess.run(
                 self.argv(*command, env=env),

@@ -113,7 +113,7 @@ class Network:
         _ip(*self._assigned(1, self.bridge), f"link set {self.bridge} up")
 
     def _assigned(self, number: int, link: str) -> list[str]:
-        """Return the commands that give a link the addresses of a host, without looking for others that have them (RFC 4862): nobody can."""
+        """Return the commands that give a link the addresses of a host, without duplicate address detection (RFC 4862): duplicates are impossible."""
         pairs = zip(self.ranges, self._hosts(number), strict=True)
         return [
             f"address replace {one}/{ipaddress.ip_network(wide).prefixlen} dev {link}{' nodad' if is_ipv6(wide) else ''}"

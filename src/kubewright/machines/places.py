@@ -1,4 +1,4 @@
-"""Where machines are stored: what is made once is in the cache, the rest belongs to one machine.
+"""The directories of machines: parts that are built once are in the cache, everything else belongs to one machine.
 
 - `cache/base-<key>`: the Debian tree, never written to after it was made; `kit-<key>`: what every machine has in addition to it (programs,
   units, configuration); `store-<key>`: the container runtime's directory with all images unpacked.
@@ -41,12 +41,12 @@ class MachinePlaces:
 
     @property
     def upper(self) -> Path:
-        """What the machine wrote: its disk."""
+        """The files that the machine wrote: its disk."""
         return self.root_directory / "upper"
 
     @property
     def work(self) -> Path:
-        """What the overlay needs next to `upper`."""
+        """The working directory that the overlay needs next to `upper`."""
         return self.root_directory / "work"
 
     @property
@@ -61,7 +61,7 @@ class MachinePlaces:
 
     @property
     def console(self) -> Path:
-        """What systemd and the units wrote to the console."""
+        """The console output of systemd and the units."""
         return self.root_directory / "console.log"
 
 

@@ -1,4 +1,4 @@
-"""How machines run this kubewright: what they see of the host, read-only, and how the program is called there.
+"""This kubewright in machines: the directories of the host that they see, read-only, and the command that starts it there.
 
 Either the archive from which it runs (docs/decisions/0016-one-archive.md), or its modules and their virtual environment;
 then the Python of the machines' Debian has to be of the same version. Where it is not at the same path, such as in

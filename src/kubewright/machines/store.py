@@ -54,7 +54,7 @@ def _fill(directory: Path, images: list[Image]) -> None:
 
 
 def copy_store(store: Path, target: Path) -> None:
-    """Give a machine its own copy: files as hard links, because nobody writes to them; databases as copies.
+    """Give a machine its own copy: files as hard links, because they are never written to; databases as copies.
 
     On another file system than the store's, all files are copies.
     """

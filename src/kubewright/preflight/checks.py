@@ -13,7 +13,7 @@ from kubewright.host.seam import Host
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What checks examine: the machine, and its intended role.
+    """The subject of checks: the machine, and its intended role.
 
     `cluster` is None if it is not known before the machine is checked, as on join.
     """

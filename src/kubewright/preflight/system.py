@@ -28,7 +28,7 @@ CONFIGS: Final = (
     "/usr/src/linux-headers-{release}/.config",
     "/lib/modules/{release}/build/.config",
 )
-"""Where the configuration of a kernel with this release may be."""
+"""The paths at which the configuration of a kernel with this release may be."""
 # Each row: alternative names, one of which the kernel must have built in or as a module.
 _NEEDED: Final = (
     *(("NAMESPACES",), ("NET_NS",), ("PID_NS",), ("IPC_NS",), ("UTS_NS",), ("CPUSETS",), ("MEMCG",), ("INET",), ("EXT4_FS",), ("PROC_FS",)),

@@ -105,9 +105,9 @@ def test_the_configuration_of_the_cluster_gets_the_paths_of_the_machine(where: C
 def test_the_tree_has_all_phases_of_join_in_their_order() -> None:
     ours = [node.name for node in JOIN_PHASES.nodes]
     theirs = [node.name for node in phases.PHASES.nodes if node.name != "serving-approver"]  # the first machine's policy lists all of them
-    assert [name for name in ours if name not in {"keep-data", "begin-anew"}] == theirs
+    assert [name for name in ours if name not in {"keep-data", "stop-node-without-kubeconfig"}] == theirs
     assert ours.index("keep-data") < ours.index("etcd-join")
-    assert ours.index("begin-anew") == ours.index("kubelet-start") - 1
+    assert ours.index("stop-node-without-kubeconfig") == ours.index("kubelet-start") - 1
 
 
 def _joining(tmp_path: Path, etcd: RecordingEtcd, *, joined_before: bool, has_data: bool) -> Any:

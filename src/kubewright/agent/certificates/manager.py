@@ -60,7 +60,7 @@ _UNAPPROVED: Final = 3.0
 _LOOKED_AGAIN: Final = 60.0
 """Seconds until the next check: a binding may be added while the request waits."""
 _NOT_ALLOWED = "it may not request a certificate yet: the API server does not know the permissions of bootstrap tokens"
-"""What users see of a 403, because its own text lists roles.
+"""The text for a 403 in messages: its own text lists roles.
 
 The refusal is temporary while a cluster starts; the log has the whole text.
 """
@@ -95,7 +95,7 @@ REASONS: Final = (
     "server-unreachable",
     "wrong-clock",
 )
-"""Why there may be no new certificate, or none that is valid by the machine's clock."""
+"""Errors that mean that there is no new certificate, or none that is valid by the machine's clock."""
 
 
 @dataclass(frozen=True, kw_only=True)

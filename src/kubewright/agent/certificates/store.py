@@ -1,4 +1,4 @@
-"""What a node keeps between two runs: its cluster's location, and its certificate and key.
+"""The files that a node keeps between two runs: its cluster's location, and its certificate and key.
 
 Source: client-go v0.36: util/certificate.
 

@@ -1,4 +1,4 @@
-"""How each field of KubeletConfiguration is treated: honoured, ignored with a reason, or refused with one.
+"""The treatment of each field of KubeletConfiguration: honoured, ignored with a reason, or refused with one.
 
 A row covers a field and everything below it, unless another row names something below. A field is ignored if it cannot
 matter to a node without pods, and refused if users would rely on an effect that it does not have.

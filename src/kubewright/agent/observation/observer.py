@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class NodeRuntime(Protocol):
-    """What an agent requests from a container runtime. Every method raises HostError."""
+    """The requests of an agent to a container runtime. Every method raises HostError."""
 
     def version(self) -> RuntimeVersion: ...
     def status(self) -> RuntimeStatus: ...
@@ -68,7 +68,7 @@ class ObservedMachine:
 
 @dataclass(frozen=True, kw_only=True)
 class Looks:
-    """What to observe: the node's name and given addresses, thresholds of pressures, and how long those last."""
+    """The scope of an observation: the node's name and given addresses, thresholds of pressures, and how long those last."""
 
     name: str
     node_ips: tuple[str, ...] = ()

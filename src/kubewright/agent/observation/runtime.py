@@ -16,7 +16,7 @@ NETWORK_UNKNOWN: Final = "network state unknown"
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeHealth:
-    """What is known about a runtime.
+    """The observed state of a container runtime.
 
     `ready_at` is when it last reported that it is ready, in seconds of a monotonic clock.
     """

@@ -157,7 +157,7 @@ class MachineProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class NodeFacts:
-    """What an agent knows about its node that the cluster does not know. Constant while the agent runs.
+    """The facts about a node that only its agent knows. Constant while the agent runs.
 
     Raises ValidationError for labels that a node may not give itself.
     """

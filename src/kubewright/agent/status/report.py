@@ -1,4 +1,4 @@
-"""When a Node's status is sent (kubelet v1.36: tryUpdateNodeStatus). Pure; what is sent is `kube.patches.node_status_patch`."""
+"""Decides when a Node's status is sent (kubelet v1.36: tryUpdateNodeStatus). Pure; `kube.patches.node_status_patch` makes the patch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was observed on a machine at one moment: everything that changes while an agent runs, as one immutable value.
+"""The observed state of a machine at one moment: everything that changes while an agent runs, as one immutable value.
 
 Setters read it. Many simulated nodes may share one. A source that observes no change keeps returning the same object.
 """

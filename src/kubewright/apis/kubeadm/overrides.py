@@ -104,7 +104,7 @@ class InitOverrides:
 
 @dataclass(frozen=True)
 class Override:
-    """What a flag sets: the field of `InitOverrides`, and the attribute of the configuration, '' if it is merged with existing values.
+    """The target of a flag: the field of `InitOverrides`, and the attribute of the configuration, '' if it is merged with existing values.
 
     `field` is the field's name in a file, '' if errors about it never name the flag.
     """

@@ -1,4 +1,4 @@
-"""What `--serving-certificates strict` changes in a configuration. Pure.
+"""The changes of `--serving-certificates strict` to a configuration. Pure.
 
 Kubelets request certificates from the cluster in place of self-signed ones, and API servers verify them. Both settings
 are in the cluster's own configuration, so machines that join and upgrades keep them, also those of kubeadm.

@@ -84,7 +84,7 @@ INIT_RUN_RULES: Final = (
     Rule("localAPIEndpoint.advertiseAddress", rules.bindable),
     Rule("nodeRegistration.ignorePreflightErrors", rules.all_or_some),
 )
-"""What kubeadm checks only when `init` runs, not in `config validate`."""
+"""Checks that kubeadm makes only when `init` runs, not in `config validate`."""
 
 
 CLUSTER_RULES: Final = (
@@ -153,7 +153,7 @@ JOIN_RUN_RULES: Final = (
     Rule(_CA_PINS, node_rules.pins),
     Rule("nodeRegistration.ignorePreflightErrors", rules.all_or_some),
 )
-"""What kubeadm checks only when `join` runs."""
+"""Checks that kubeadm makes only when `join` runs."""
 
 RESET_RULES: Final = (
     Rule("criSocket", rules.unix_socket),

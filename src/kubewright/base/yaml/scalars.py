@@ -1,4 +1,4 @@
-"""What a plain scalar means to goyaml v2, and how values are written as plain scalars. Mirrors goyaml's `resolve.go`."""
+"""The meaning of plain scalars in goyaml v2, and writing values as plain scalars. Mirrors goyaml's `resolve.go`."""
 
 from __future__ import annotations
 

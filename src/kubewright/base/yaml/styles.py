@@ -1,4 +1,4 @@
-"""How goyaml v2 writes one string: which style it chooses, where it folds, what it escapes (its `encode.go` and `emitterc.go`)."""
+"""The form in which goyaml v2 writes a string: style, folding and escapes (its `encode.go` and `emitterc.go`)."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class ServingApprover(PolicyController):
         self._service_networks = service_networks
         self._gatherer = Gatherer()
         self.history = self._gatherer.history
-        """What is known of earlier requests, while this controller runs."""
+        """Facts about earlier requests, collected while this controller runs."""
 
     async def run(self) -> None:
         """Work until cancelled."""

@@ -1,8 +1,8 @@
 """The checks of a kubelet-serving request, as a table in the order of evaluation. Pure.
 
 TLS clients compare the names in a certificate with the name or address that they dial. A node with a certificate for
-another node's address can stand between the API server and that node's kubelet. So every name and address must come from
-a source that the node cannot write, and none may belong to somebody else.
+another node's address can intercept the API server's connections to that node's kubelet. So every name and address must
+come from a source that the node cannot write, and none may belong to another node.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ENCIPHERMENT: Final = "key encipherment"
 
 
 class Verdict(enum.Enum):
-    """What happens to a request that fails a check: it is denied for good, or it waits and is checked again."""
+    """The consequence of a failed check: the request is denied permanently, or waits and is checked again."""
 
     DENY = "deny"
     WAIT = "wait"

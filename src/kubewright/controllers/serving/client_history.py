@@ -1,4 +1,4 @@
-"""What is known of earlier requests for client certificates: which key has which name, and which token was used with which key."""
+"""Facts about earlier requests for client certificates: the name that each key has, and the key that each token was used with."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _latest(known: OrderedDict[str, V], name: str, fresh: V) -> V:
 
 
 def _is_other(signer: str, user: str, csr: SigningRequest) -> bool:
-    """Whether a holder of a key is somebody else. A machine may request its first certificate again with another token."""
+    """Whether a holder of a key is someone else. A machine may request its first certificate again with another token."""
     if signer != csr.signer:
         return True
     both_first = user.startswith(BOOTSTRAP_USER) and csr.username.startswith(BOOTSTRAP_USER)

@@ -57,7 +57,7 @@ class ClientEvidence:
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSubject:
-    """What the checks look at."""
+    """The input of the checks."""
 
     csr: SigningRequest
     details: RequestDetails
@@ -101,7 +101,7 @@ class ClientCheck:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What one check found. `problem` is '' if nothing is wrong."""
+    """The result of one check. `problem` is '' if it passed."""
 
     check: ClientCheck
     problem: str

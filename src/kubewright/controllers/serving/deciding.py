@@ -65,7 +65,7 @@ class Ask:
 
 
 class Result(NamedTuple):
-    """What one check found. `problem` is '' if nothing is wrong."""
+    """The result of one check. `problem` is '' if it passed."""
 
     check: ServingCheck
     problem: str

@@ -1,4 +1,4 @@
-"""What is known about the node that a request is about, gathered before the decision, as values that can be shown."""
+"""The evidence about the node of a request, gathered before the decision, as values that can be shown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class KnownNode:
 
 
 class Membership(enum.Enum):
-    """What the join records say about the requester."""
+    """The evidence from join records about the requester."""
 
     MEMBER = "it has joined"
     NO_RECORD = "it has no join record"
@@ -112,11 +112,11 @@ class Evidence:
         return {**{san: self.reported[san] for san in self.doubtful(self.reported)}, **self.foreign}
 
     def doubtful(self, sans: Iterable[str]) -> tuple[str, ...]:
-        """Return those of these names that nobody but the Node itself gives to the node."""
+        """Return those of these names that only the Node itself claims."""
         return tuple(san for san in sans if self.owned.get(san, NODES) == NODES)
 
     def completed(self, fetched: Fetched) -> Evidence:
-        """Return the evidence together with what was fetched. Of several sources that give a name the first counts."""
+        """Return the evidence together with what was fetched. If several sources give a name, the first one counts."""
         answers = [one for one in fetched.answers if not one.problem]
         given = {san: one.source for one in reversed(answers) for san in one.gives}
         known = {san: source for san, source in self.owned.items() if source != NODES or san not in given}
@@ -126,7 +126,7 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """What the checks look at: a request, what is in it, the evidence, and the policy in force."""
+    """The input of the checks: a request, its decoded contents, the evidence, and the policy in force."""
 
     csr: SigningRequest
     details: RequestDetails
@@ -140,7 +140,7 @@ class Subject:
 
     @property
     def fetched(self) -> Fetched:
-        """What was fetched; nothing if that has not been tried."""
+        """The fetched answers; none before they were fetched."""
         return self.evidence.fetched or Fetched()
 
     @property

@@ -24,13 +24,13 @@ from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, ENDPOINTS, NO
 
 _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 _FINGERPRINT: Final = "X509SHA256="
-"""What the API server notes of a requester with a client certificate (apiserver v1.36, pkg/authentication/request/x509/x509.go)."""
+"""The prefix with which the API server records a requester's client certificate (apiserver v1.36, pkg/authentication/request/x509/x509.go)."""
 API_SERVERS: Final = ("default", "kubernetes")
 """Namespace and name of the Endpoints that API servers write themselves."""
 
 
 class Gatherer:
-    """What is known of a cluster, as far as requests for serving certificates are concerned."""
+    """The facts about a cluster that matter for requests for serving certificates."""
 
     def __init__(self) -> None:
         self.history = RequestHistory()

@@ -1,4 +1,4 @@
-"""What is known of earlier requests: which keys were used by whom, and how many requests each node has open."""
+"""Facts about earlier requests: who used which keys, and how many open requests each node has."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Source = tuple[str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class _Request:
-    """What counts of one request. `number` is the position in which it was first seen: times of the API are whole seconds."""
+    """The relevant facts about one request. `number` is the order in which it was first seen: times of the API are whole seconds."""
 
     name: str
     created: datetime

@@ -39,7 +39,7 @@ class Verdict:
     check: str = ""
     policy: str = ""
     override: str = ""
-    """Why a person decided against the policy."""
+    """The reason for which a person decided against the policy."""
 
 
 def verdict(decision: Decision, *, by: str, policy: str) -> Verdict | None:

@@ -1,4 +1,4 @@
-"""Where a NodeApprovalPolicy is: in a file or in a ConfigMap."""
+"""The location of a NodeApprovalPolicy: a file or a ConfigMap."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class PolicyObject:
 
 
 PolicyLocation = PurePosixPath | PolicyObject
-"""Where a policy is."""
+"""The location of a policy."""
 DEFAULT: Final = PolicyObject(namespace=pods.NAMESPACE, name=node_policy.NAME)
-"""Where a cluster has its policy if no other place is named."""
+"""The default location of a cluster's policy."""
 
 
 def location(text: str) -> PolicyLocation | None:

@@ -1,4 +1,4 @@
-"""Which bootstrap token was used with which key, in a ConfigMap: known after a request is deleted, and after a restart.
+"""The keys with which bootstrap tokens were used, in a ConfigMap, which outlives deleted requests and restarts.
 
 Only the leader writes it, so it is read once. A token is stored before its first request is approved, or when a person
 has approved it.

@@ -1,4 +1,4 @@
-"""When the certificates that a hub issued expire. Pure.
+"""Expiry times of the certificates that a hub has issued. Pure.
 
 Certificates that the kubelet is configured to renew itself are not counted.
 """

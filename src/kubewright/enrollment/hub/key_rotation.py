@@ -1,6 +1,6 @@
 """The hub's part when nodes of a tenant rotate their VPN keys.
 
-    offered ── the proof holds ──> a peer without addresses beside the old one ── it calls ──> the record has the new key, and the peer the addresses
+    offered ── the proof holds ──> a peer without addresses next to the old one ── it calls ──> the record has the new key, and the peer the addresses
             ── it does not ──> refused, with a reason
 
 The old key stays valid until the node has used the new one, so the node stays reachable even if one side is killed

@@ -121,7 +121,7 @@ class _Reader:
         tunnel, tunnel_key = self._vpn(name, server, (*subnets, *pods), random)
         tokens = self._tokens(name, rfc3339(now + token_life))
         records = self._with_certificates(self._records(name, tunnel, rfc3339(now)), name, clients, now)
-        tunnel = self._beside(tunnel, records)
+        tunnel = self._avoiding(tunnel, records)
         if len(self._errors) > before or clients is None or servers is None:
             return None
         cluster = TenantCluster(
@@ -246,10 +246,10 @@ class _Reader:
             self._errors.append(self._error("spec.vpn.privateKey", _REQUIRED, "there are nodes in the VPN", None))
         return key or (remember(older) if older else wireguard.new_private_key(random))
 
-    def _beside(self, tunnel: VPN | None, records: Sequence[JoinRecord]) -> VPN | None:
+    def _avoiding(self, tunnel: VPN | None, records: Sequence[JoinRecord]) -> VPN | None:
         """Make the hub take an address that no node has: oneinfra gives the first one to a node."""
         try:
-            return vpn.beside(tunnel, [record.lease for record in records]) if tunnel is not None else None
+            return vpn.avoiding(tunnel, [record.lease for record in records]) if tunnel is not None else None
         except NoAddressLeft as error:
             self._wrong("status.vpnPeers", str(error))
             return tunnel

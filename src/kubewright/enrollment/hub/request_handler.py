@@ -2,7 +2,7 @@
 
 Observe through informers, decide by a pure function, save the record, write once with the observed resourceVersion. A
 record is saved before the answer is published: if the hub is killed in between, it issues again for the same object,
-and nobody has seen the first answer.
+because the first answer was never published.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PROTOCOL: Final = "oneinfra/v1alpha1"
 AHEAD: Final = 8
 """Keys that are made in advance: making one takes longer than the rest of an answer."""
 MOST_TIMES_TAKEN: Final = 4
-"""How often a request may lose a race to others before it is refused."""
+"""The number of races that a request may lose to others before it is refused."""
 LONGEST_SLEEP: Final = 3600.0
 _FULL: Final = 60.0
 """Seconds between two checks whether a full VPN has a free address."""

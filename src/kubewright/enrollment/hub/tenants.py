@@ -1,4 +1,4 @@
-"""One tenant cluster at work: answer its requests, repair its objects, update its tokens.
+"""The work for one tenant cluster: answer its requests, repair its objects, update its tokens.
 
 Each tenant has its own queue and connections.
 
@@ -121,7 +121,7 @@ class Tenant:
         )
 
     def _watch_object(self, desired: DesiredObject) -> SharedInformer:
-        """Watch one of our objects, to repair it when somebody changes it."""
+        """Watch one of our objects, to repair it when it is changed."""
         name, namespace = core.identity_of(desired.body)
         informer = self._informer(resources.of(desired.body), namespace=namespace, field_selector=f"metadata.name={name}")
         informer.subscribe(lambda _: self._queue.add(_OBJECTS))
@@ -175,7 +175,7 @@ class Tenant:
                 _log.info("%s: %s: %s", self._ctx.name, change.target, change.action.value)
 
     async def _keep_tokens(self) -> Again | None:
-        """Give the tenant the current tokens.
+        """Write the current tokens to the tenant.
 
         Expired ones are removed: the API server accepts them for ten more seconds.
         """

@@ -1,4 +1,4 @@
-"""Which fields of a kubelet's configuration a hub may set, and to which values. Pure; a field is a row.
+"""The fields of a kubelet's configuration that a hub may set, and the values that it may use. Pure; a field is a row.
 
 A hub controls a node's place in the cluster, not the machine. So it may set how the kubelet uses the machine for pods
 and how it talks to the cluster, and security settings to their defaults or stricter. It must not name files,

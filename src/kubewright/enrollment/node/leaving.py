@@ -175,7 +175,7 @@ PHASES: Final[Phases[NodeLeaveContext]] = Phases(
 
 @dataclass(frozen=True, kw_only=True)
 class NodeLeave:
-    """What was found on the machine. `default_pki` is the default directory of certificates."""
+    """The observed state of the machine. `default_pki` is the default directory of certificates."""
 
     detected: DetectedCluster
     default_pki: PurePosixPath

@@ -1,4 +1,4 @@
-"""The hub's answer in runs that ask no hub: everything is real except the CAs, which nobody trusts."""
+"""A stand-in for the hub's answer in plans: everything is real except the CAs, which no API server trusts."""
 
 from __future__ import annotations
 

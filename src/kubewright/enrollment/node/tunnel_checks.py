@@ -1,4 +1,4 @@
-"""What a node requires of the VPN that a hub assigns: it must be a valid one, and must not take over other traffic. Pure.
+"""Checks of the VPN that a hub assigns to a node: it must be valid, and must not take over other traffic. Pure.
 
 The hub's texts are parsed into values, and everything that is written consists of these values. No text of the hub's
 reaches a unit: an IPv6 zone, for instance, may contain any character, including line ends.
@@ -66,7 +66,7 @@ def require(ends: TunnelAnswer, *, offered: bool, machine: Sequence[str]) -> Che
         address = ipaddress.ip_address(text)
         inside = next((network for network in found.networks if address.version == network.version and address in network), None)
         if inside is not None:
-            raise TrustError(f"{inside} contains the address {address} of this machine", remedy="have the hub use another network")
+            raise TrustError(f"{inside} contains the address {address} of this machine", remedy="change the network on the hub")
     if not isinstance(found.host, str) and found.has(found.host):
         raise TrustError("its endpoint would be reached through itself")
     if not found.private_key and not offered:

@@ -1,6 +1,6 @@
 """A node's proof that it leaves.
 
-It is an annotation of its Node, signed with the key of the client certificate that the hub gave it. Pure.
+It is an annotation of its Node, signed with the key of the client certificate that the hub issued. Pure.
 
 A label would prove nothing, because others than the node may write to Nodes. A proof is `CERTIFICATE SIGNATURE`, both
 base64: the hub stores the fingerprint of each certificate that it has issued, not the certificate. The signed text

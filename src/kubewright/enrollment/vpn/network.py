@@ -94,7 +94,7 @@ def read(document: Mapping[str, Any]) -> VPN:
     return VPN(**{**document, "networks": tuple(document["networks"]), "hub": tuple(document.get("hub") or ())})
 
 
-def beside(vpn: VPN, nodes: Iterable[str]) -> VPN:
+def avoiding(vpn: VPN, nodes: Iterable[str]) -> VPN:
     """Return the VPN with hub addresses that differ from these addresses of nodes. Raises NoAddressLeft."""
     taken = {found for text in nodes if (found := formats.address(text)) is not None}
     usual = [leases.hub_address(network) for network in vpn.ranges]

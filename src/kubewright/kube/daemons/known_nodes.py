@@ -35,7 +35,7 @@ class Claims:
 
 
 class _Owners:
-    """Which Nodes have a name, possibly several. Safe to read from other threads while it changes."""
+    """The Nodes that have a name, possibly several. Safe to read from other threads while it changes."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, tuple[str, ...]] = {}

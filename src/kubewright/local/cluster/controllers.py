@@ -33,12 +33,12 @@ Its health endpoint is unused.
 
 
 def only_ours(ctx: LocalContext) -> str | None:
-    """Leave the phase out where kube-controller-manager has all controllers."""
+    """Skip the phase if kube-controller-manager runs all controllers."""
     return None if ctx.run.cluster.runs_controllers else "kube-controller-manager approves and signs"
 
 
 def only_strict(ctx: LocalContext) -> str | None:
-    """Leave the phase out where kubelets sign their own certificates."""
+    """Skip the phase if kubelets sign their own certificates."""
     return None if ctx.run.cluster.strict else "kubelets sign their own certificates"
 
 

@@ -23,7 +23,7 @@ from kubewright.local.paths import ClusterPaths
 
 Reply = dict[str, Any]
 STOP_WITHIN: Final = 15.0
-"""Seconds in which a daemon that is well has ended its components: each of four stages has its grace, and the sum of them is 3 s."""
+"""Seconds in which a healthy daemon has ended its components: each of four stages has its grace, and the sum of them is 3 s."""
 LISTENS_WITHIN: Final = 60.0
 """Seconds after which a daemon that does not listen hangs; on an idle machine it does within half a second."""
 END_WITHIN: Final = 60.0
@@ -50,7 +50,7 @@ class ControlClient:
         return self._call("GET", "/status", timeout=5.0)
 
     def nodes(self, *, within: float) -> Reply:
-        """Return how many nodes are ready; first waits up to so many seconds for all of them."""
+        """Return how many nodes are ready; first waits up to `within` seconds for all of them."""
         return self._call("GET", f"/nodes?within={within}")
 
     def join(self, *, nodes: Sequence[str], server: str, token: str, pins: Sequence[str]) -> Reply:

@@ -84,7 +84,7 @@ JOIN_PHASES: Final[Phases[LocalJoinContext]] = Phases(
     phases.PREPARE,
     Phase("keep-data", "Require that etcd knows all former members", run=require_known_member, hidden=True),
     phases.CHECK_ETCD,
-    Phase("begin-anew", "Stop a node that has lost its kubelet.conf", run=restart_node, hidden=True),
+    Phase("stop-node-without-kubeconfig", "Stop a node that has lost its kubelet.conf", run=restart_node, hidden=True),
     phases.KUBELET_START,
     phases.ETCD_JOIN,
     phases.WAIT_BOOTSTRAP,

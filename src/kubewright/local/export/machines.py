@@ -1,4 +1,4 @@
-"""What is exported of whole machines: a table of commands that run in them, their console, and the logs of their pods."""
+"""The export of whole machines: a table of commands that run in them, their console, and the logs of their pods."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _POD_LOGS: Final = ("tar", "--create", "--file=-", "--directory=/var/log/pods", 
 
 
 def write(paths: ClusterPaths, cluster: ClusterRecord, sink: Sink) -> None:
-    """Write what each machine of a cluster has. Needs root."""
+    """Write the export of each machine of a cluster. Needs root."""
     for name in members.members(cluster):
         with sink.part(name):
             _write(members.machine_of(paths, cluster, name), sink)

@@ -18,7 +18,7 @@ from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
 
 _SETTLED: Final = 60.0
-"""Seconds for the API server to accept a request while members of etcd come and go."""
+"""Seconds for the API server to accept a request while members of etcd are added and removed."""
 
 
 def access(paths: ClusterPaths, cluster: ClusterRecord) -> Access:

@@ -1,4 +1,4 @@
-"""What a cluster of machines has in addition to kubeadm's add-ons: a default StorageClass, and the host's name in its DNS."""
+"""Additions to kubeadm's add-ons in a cluster of machines: a default StorageClass, and the host's name in its DNS."""
 
 from __future__ import annotations
 

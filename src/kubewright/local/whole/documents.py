@@ -74,12 +74,12 @@ _DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     # nf_conntrack_max is read-only outside of the first network namespace
     _PROXY: {"mode": "nftables", "conntrack": {"maxPerCore": 0}},
 }
-"""What the documents contain unless the user's say otherwise."""
+"""The defaults of the documents; the user's documents override them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """What machines join with: a bootstrap token, pins of the CA, and the key of the uploaded certificates."""
+    """The credentials with which machines join: a bootstrap token, pins of the CA, and the key of the uploaded certificates."""
 
     token: str
     certificate_key: str
@@ -178,7 +178,7 @@ def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: floa
 
 
 def for_run(text: str, *, credentials: Credentials, within: float) -> str:
-    """Return documents of `of_init` with the credentials and the time-outs of one run, which waits so many seconds."""
+    """Return documents of `of_init` with the credentials and the time-outs of one run, which waits `within` seconds."""
     documents = [document.value for document in yaml.load_all(text)]
     for document in documents:
         if isinstance(document, dict) and document.get("kind") == _INIT:
@@ -190,7 +190,7 @@ def for_run(text: str, *, credentials: Credentials, within: float) -> str:
 
 
 def _timeouts(within: float) -> dict[str, str]:
-    """Return the time-outs of kubeadm for a run that waits so many seconds: the command ends then."""
+    """Return the time-outs of kubeadm for a run that ends after so many seconds."""
     return dict.fromkeys(_TIMEOUTS, _seconds(within))
 
 

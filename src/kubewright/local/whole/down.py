@@ -25,7 +25,7 @@ def exist(paths: ClusterPaths) -> bool:
 
 
 def require_root(paths: ClusterPaths) -> None:
-    """Raise HostError, with the command that works, unless the user is root."""
+    """Raise HostError, with the same command as root as its remedy, unless the user is root."""
     if os.geteuid() != 0:
         raise HostError(
             f"cluster {quoted(paths.name)} consists of machines, which only root can remove",

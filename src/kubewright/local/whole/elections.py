@@ -26,7 +26,7 @@ def release(api: KubeAPI, *, started: Collection[str], since: float) -> None:
     A Lease that was renewed later has a living holder, and so has one that another machine holds.
     """
     for name in _ELECTING:
-        with suppress(NotFound, Conflict):  # nobody has been elected yet, or somebody is by now
+        with suppress(NotFound, Conflict):  # no leader has been elected yet, or another one has been by now
             found = api.get(LEASE, name, _NAMESPACE)
             if lease_rules.is_orphaned(found, started, since=since):
                 api.update(lease_rules.given_back(found))

@@ -41,7 +41,7 @@ def archive(path: str, *, standard_input: IO[bytes], spool: Path | None = None) 
     """Provide an archive as a file: one at a path, or, for `-`, what standard input contains.
 
     Standard input, or a pipe at the path, is copied to a named file in the directory `spool`, or, without one, to an
-    unnamed file beside the machines' disks. Raises DocumentError if the archive cannot be read, or is not a tar archive,
+    unnamed file next to the machines' disks. Raises DocumentError if the archive cannot be read, or is not a tar archive,
     compressed or not; DiskFull or HostError if it cannot be copied.
     """
     with _opened(path, standard_input, spool) as file:

@@ -65,7 +65,7 @@ def log(
 
 
 def _output(argv: Sequence[str]) -> Generator[bytes, None, int]:
-    """Yield what a program writes; returns its exit code. The program is ended if nobody reads on."""
+    """Yield what a program writes; returns its exit code. The program is ended if the caller stops reading."""
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         try:

@@ -95,7 +95,7 @@ def running(paths: ClusterPaths, cluster: ClusterRecord) -> list[Machine]:
 
 
 def require_root(what: str) -> None:
-    """Raise HostError, with the command that works, unless the user is root."""
+    """Raise HostError, with the same command as root as its remedy, unless the user is root."""
     if os.geteuid() != 0:
         raise HostError("only root can enter or change machines", remedy=f"run `sudo kubewright {what}`")
 

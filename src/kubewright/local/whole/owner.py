@@ -1,4 +1,4 @@
-"""Who owns a cluster of machines: the user who called sudo. Its files in the home directory are accessed as this user."""
+"""The owner of a cluster of machines: the user who called sudo. The cluster's files in the home directory are accessed as this user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The published ports of a cluster of machines: its record says which, and its daemon forwards them."""
+"""The published ports of a cluster of machines: its record contains them, and its daemon forwards them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What whole machines need from this host: a table of checks, each failure with the command that fixes it. Only reads."""
+"""Checks of a host for whole machines, as a table; each failure names the command that fixes it. Only reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SPACE_LATER: Final = 1_000_000_000
 _CAPABILITIES: Final = {"CAP_NET_ADMIN": 12, "CAP_SYS_CHROOT": 18, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}
 """Capabilities for mounts, namespaces, networks and devices, and their bits (linux/capability.h)."""
 _CONTROLLERS: Final = ("cpu", "cpuset", "memory", "pids")
-"""What the kubelet needs (kubernetes v1.36: pkg/kubelet/cm/cgroup_manager_linux.go)."""
+"""The controllers that the kubelet needs (kubernetes v1.36: pkg/kubelet/cm/cgroup_manager_linux.go)."""
 
 
 @dataclass(frozen=True, kw_only=True)

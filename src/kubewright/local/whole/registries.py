@@ -1,4 +1,4 @@
-"""How the container runtimes of machines reach registries: the user's hosts files, and the host's proxies.
+"""Access of machines' container runtimes to registries: the user's hosts files, and the host's proxies.
 
 Both are files of the host that machines see read-only. The proxies are a drop-in for containerd's unit, because their
 URLs may contain passwords: only root can read it.
@@ -33,7 +33,7 @@ _LOCAL: Final = ("localhost", "127.0.0.0/8", ".svc", ".cluster.local", ".kubewri
 
 
 def shared(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Path]:
-    """Return what machines see of the host for this. Raises UsageError if the user's directory does not exist any more."""
+    """Return what machines see of the host for this. Raises UsageError if the user's directory no longer exists."""
     found = {}
     if cluster.registry_config:
         directory = Path(cluster.registry_config)

@@ -1,4 +1,4 @@
-"""One `up` of a cluster of machines: the desired cluster, its machines, and what the steps depend on."""
+"""One `up` of a cluster of machines: the desired cluster, its machines, and the dependencies of the steps."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class UpRun:
 
     @property
     def waiter(self) -> Waiter:
-        """Waits, and shows for what."""
+        """Waits, and shows what it waits for."""
         return PollingWaiter(clock=self.clock, reporter=self.reporter)
 
     def require_running(self) -> None:

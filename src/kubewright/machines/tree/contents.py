@@ -1,4 +1,4 @@
-"""What a machine tree has, and the names in it. `make machine-tree` writes it (scripts/machine_tree.py).
+"""The contents of a machine tree, and their names. `make machine-tree` writes it (scripts/machine_tree.py).
 
 A machine tree is a tar archive, compressed by zstd, with these entries:
 
@@ -33,7 +33,7 @@ _REMEDY: Final = "`make machine-tree` of this version of kubewright makes one th
 
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """What a machine tree is for. `base` and `pause` name what they are made of, as in the cache."""
+    """The versions that a machine tree is for. `base` and `pause` identify the sources of these parts, as in the cache."""
 
     schema: int
     kubernetes: str

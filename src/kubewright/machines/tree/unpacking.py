@@ -35,7 +35,7 @@ _LONGEST_NAME: Final = 1024
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where the parts of a machine tree are unpacked: directories that do not exist yet, in ones that others cannot write to."""
+    """The directories into which the parts of a machine tree are unpacked; they do not exist yet, and others cannot write to their parents."""
 
     base: Path
     programs: Path

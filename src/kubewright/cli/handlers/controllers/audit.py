@@ -51,7 +51,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a certificate was found: in a request, or at the address of a kubelet. None: there is none."""
+    """The place where a certificate was found: a request, or the address of a kubelet. None if there is none."""
 
     node: str
     found: str

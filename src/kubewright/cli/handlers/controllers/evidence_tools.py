@@ -1,4 +1,4 @@
-"""What the sources of a NodeApprovalPolicy need from this process: files, clients of other clusters, a hub's join records."""
+"""The tools of this process for the sources of a NodeApprovalPolicy: files, clients of other clusters, a hub's join records."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def file_of(parsed: Parsed) -> FileState:
 
 @dataclass(frozen=True, kw_only=True)
 class JournalOptions:
-    """How much of the journal `hub run` keeps."""
+    """The limits of the journal that `hub run` keeps."""
 
     keep_journal: Duration
     keep_journal_lines: int

@@ -1,4 +1,4 @@
-"""What a source is asked, and what it needs to answer. One module of this package implements each kind of source."""
+"""The questions to a source, and the tools that it needs to answer. Each kind of source is a module of this package."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class EvidenceSource(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """What the join records say about a node: its record, and the nodes that have each of some names.
+    """The answer of the join records about a node: its record, and the nodes that have each of some names.
 
     `version` is that of the records, at the time of the look or shortly before.
     """
@@ -95,7 +95,7 @@ def _no_records(_: JoinRecordsSource) -> RecordBook:
 
 @dataclass(frozen=True, kw_only=True)
 class Tools:
-    """What sources need of their process: reading files, clients of other clusters, and the join records of a hub."""
+    """The tools that a process provides to sources: reading files, clients of other clusters, and the join records of a hub."""
 
     read: ReadFile
     connect: Callable[[Access], AsyncKubeAPI] = AsyncKubeClient

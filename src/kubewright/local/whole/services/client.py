@@ -1,4 +1,4 @@
-"""The daemon of a cluster of machines from the outside: starting it, telling it what there should be, and stopping it."""
+"""The daemon of a cluster of machines from the outside: starting it, setting its desired state, and stopping it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def ready(paths: ClusterPaths, process: DetachedProcess | None, *, waiter: Waite
 
 
 def expect(paths: ClusterPaths, addresses: Mapping[str, Sequence[str]]) -> None:
-    """Tell the daemon which machines there are. Needs root."""
+    """Set the machines that the daemon watches. Needs root."""
     _call(paths, "PUT", "/machines", {"machines": dict(addresses)})
 
 

@@ -1,4 +1,4 @@
-"""What the daemon does through the cluster's API, as long as one of its control planes runs."""
+"""The daemon's work through the cluster's API, as long as one of its control planes runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The control socket of the daemon: which machines there are, which ports are published, and archives of images that are loaded."""
+"""The control socket of the daemon: it sets machines and published ports, and loads archives of images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kubewright.local.whole.services.states import MachineStates
 
 
 def routes(states: MachineStates, forwarder: Forwarder) -> tuple[Route, ...]:
-    """Return the routes. Requests say what there should be, so that they may be repeated."""
+    """Return the routes. Requests contain the desired state, so that they may be repeated."""
 
     async def status(_: Request) -> Response:
         return _json({"pid": os.getpid(), "running": sorted(states.running), "ports": [str(port) for port in forwarder.ports]})

@@ -35,7 +35,7 @@ class Forwarded(Protocol):
     """A port that is being forwarded."""
 
     def end_lost(self, running: Collection[str]) -> None:
-        """End connections to machines other than those that run: nobody answers them any more."""
+        """End connections to machines other than those that run: they will not be answered."""
         ...
 
     async def close(self) -> None:
@@ -188,7 +188,7 @@ async def _passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter)
 
 
 class _UDPPort(asyncio.DatagramProtocol):
-    """One UDP port, with a socket for each client, so that answers find their way back."""
+    """One UDP port, with a socket for each client, so that answers reach the right client."""
 
     def __init__(self, port: PublishedPort, chosen: _Choice) -> None:
         self._port = port

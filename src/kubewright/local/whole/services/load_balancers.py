@@ -98,7 +98,7 @@ def assigned(
 
 
 def status_of(service: Object, addresses: Addresses, pool: Sequence[str]) -> Object | None:
-    """Return the patch of a Service's status that makes it have addresses, or none, None if it is right.
+    """Return the patch that sets the addresses in a Service's status; None if it is right already.
 
     Addresses that are not ours are left alone.
     """
@@ -149,7 +149,7 @@ def backends_of(machines: Mapping[str, Addresses], nodes: Mapping[Key, Object], 
 
 
 class LoadBalancers:
-    """Keeps addresses, statuses and routes as they should be. `machines` returns those that run, with their addresses."""
+    """Keeps addresses, statuses and routes up to date. `machines` returns those that run, with their addresses."""
 
     name = "load balancers"
 

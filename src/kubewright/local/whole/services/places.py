@@ -1,4 +1,4 @@
-"""Where the daemon of a cluster of machines has its files: a directory of root, named after the cluster's group, that ends with the host's boot.
+"""The files of the daemon of a cluster of machines: a directory of root, named after the cluster's group, that is lost at a reboot.
 
 The daemon runs as root and reads nothing that the cluster's owner could change, so that it cannot be made to act for
 another user. The owner may reach its socket.

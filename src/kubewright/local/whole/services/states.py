@@ -1,4 +1,4 @@
-"""Which machines of a cluster run, as its daemon sees it."""
+"""The running machines of a cluster, as its daemon observes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kubewright.machines.machine import Machine
 EVERY: Final = 1.0
 """Seconds between two looks."""
 STOPPED_EVERY: Final = 5
-"""One look in so many includes the machines that do not run: finding a process in all their cgroups takes longer."""
+"""The interval, in looks, at which machines that do not run are included: finding a process in all their cgroups takes longer."""
 
 
 class MachineStates:
