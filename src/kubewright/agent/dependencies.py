@@ -35,7 +35,7 @@ class Seams:
 
 @dataclass(frozen=True, kw_only=True)
 class Timings:
-    """The intervals of one agent. "Jitter j" means: the value times (1 + j U), with U uniform in [0, 1) and drawn anew each time."""
+    """The intervals of one agent. "Jitter j" means: the value times (1 + j U), with U uniform in [0, 1) and drawn again each time."""
 
     registration_first: float = 0.1
     """The wait before the first registration attempt; it doubles before each further one."""

@@ -45,7 +45,7 @@ def renewed(lease: Mapping[str, Any], node: Mapping[str, Any] | None, *, duratio
     """Return the Lease to put in place of `lease`.
 
     The holder is never corrected. The owner reference is added if it is missing; otherwise `node` may be None.
-    `renewTime` never goes back: the node lifecycle controller only counts later times as renewals, and the clock may
+    `renewTime` never decreases: the node lifecycle controller only counts later times as renewals, and the clock may
     have been set back by hours.
     """
     metadata = dict(lease["metadata"])

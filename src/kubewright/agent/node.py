@@ -174,7 +174,7 @@ class NodeAgent:
     def waits_for(self) -> str:
         """What the node does next if nothing prevents it."""
         if self._phase in {NodePhase.CONNECTING, NodePhase.NOT_READY} and self.facts.needs_pod_range and not self._node_status.pod_cidrs:
-            return "waits for kube-controller-manager to give it a range of pod addresses"
+            return "waits for kube-controller-manager to assign a range of pod addresses"
         return f"is in the phase {self._phase.value}"
 
     async def tell_shutdown(self, *, within: float) -> None:

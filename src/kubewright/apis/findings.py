@@ -18,7 +18,7 @@ Problems = Iterator[tuple[str, object]]
 
 HIDDEN: Final = "(hidden)"
 MOST_TOLD: Final = 150
-"""The maximum number of errors, unknown fields and warnings shown for a document: nobody reads more, and locating their lines takes time."""
+"""The maximum number of errors, unknown fields and warnings shown for a document: no one reads more, and locating their lines takes time."""
 _SHOWN: Final = 80
 _SEARCHED: Final = 1000
 """The longest text that is searched for secrets, so that its beginning can be shown."""

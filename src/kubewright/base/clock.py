@@ -19,7 +19,7 @@ class Clock(Protocol):
         ...
 
     def monotonic(self) -> float:
-        """Return seconds from an arbitrary start that never go backwards."""
+        """Return the seconds since an arbitrary moment; they never decrease."""
         ...
 
     def sleep(self, seconds: float, /) -> None:

@@ -6,7 +6,7 @@
     ├── ValidationError            3   a document was read and breaks rules; carries every field error
     ├── UnsafeText                 3   a value with control characters, which would change what it is written into
     ├── CheckFailed                4   a check the user asked for did not pass (preflight, expiry threshold)
-    ├── TryAgain                  75  another process is at work; the same command works later
+    ├── TryAgain                  75  another process is running; try the same command later
     │   └── Locked
     ├── Interrupted              130  Ctrl-C; 143 SIGTERM, 129 SIGHUP; nothing is left half-written
     ├── WaitTimeout                1   a condition did not become true in time; carries the diagnosis
@@ -108,7 +108,7 @@ class CheckFailed(KubewrightError):
 
 
 class TryAgain(KubewrightError):
-    """Another process is at work; the same command works later (EX_TEMPFAIL of sysexits.h)."""
+    """Another process is running; the same command may succeed later (EX_TEMPFAIL of sysexits.h)."""
 
     exit_code = 75
 

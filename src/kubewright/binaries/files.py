@@ -70,7 +70,7 @@ def weakness(path: Path) -> str:
 
 
 def require_own(directory: Path) -> None:
-    """Require a directory of the cache into which nobody else can put programs. Raises HostError."""
+    """Require a directory of the cache into which no one else can put programs. Raises HostError."""
     if fault := weakness(directory):
         raise HostError(
             f"the cache at {directory} is not used: {fault}",

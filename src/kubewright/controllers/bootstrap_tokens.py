@@ -41,7 +41,7 @@ class Delete:
 
 @dataclass(frozen=True, kw_only=True)
 class LookAgain:
-    """The token expires in so many seconds."""
+    """The token expires after this many seconds."""
 
     after: float
 

@@ -21,7 +21,7 @@ PENDING: Final = timedelta(hours=24)
 SUPERSEDED: Final = timedelta(minutes=15)
 """A pending request that is this much older than its newest successor is deleted.
 
-A node whose requests nobody approves makes about 95 a day.
+A node whose requests are not approved makes about 95 a day.
 """
 
 

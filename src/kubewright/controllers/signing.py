@@ -1,4 +1,4 @@
-"""csrsigning: sign approved requests, or fail them for good if they break a rule of their signer.
+"""csrsigning: sign approved requests, or fail them permanently if they break a rule of their signer.
 
 Source: Kubernetes v1.36, pkg/controller/certificates/signer.
 """
@@ -31,7 +31,7 @@ class Sign:
 
 @dataclass(frozen=True, kw_only=True)
 class Fail:
-    """Fail the request for good; the message is the rule's."""
+    """Fail the request permanently; the message is the rule's."""
 
     message: str
 

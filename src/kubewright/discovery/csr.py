@@ -157,7 +157,7 @@ async def ask(api: AsyncKubeAPI, wanted: RequestedCertificate) -> Object:
     if not _is_ours(found, wanted):
         raise CertificateError(
             f"certificate request {wanted.name} was not made by this node",
-            detail="another key, subject, signer, or other names than ours",
+            detail="its key, subject, signer or names differ from ours",
             remedy="a new one is made, with a new key",
         )
     return found
@@ -180,8 +180,8 @@ def _is_ours(found: Mapping[str, Any], wanted: RequestedCertificate) -> bool:
 async def obtain(api: AsyncKubeAPI, wanted: RequestedCertificate, *, within: float = WITHIN, seen: Seen = lambda _: None) -> bytes:
     """Request a certificate, wait until it is issued, and return it as PEM. `seen` is called with each state.
 
-    Raises CertificateError if the request is refused or the certificate is for another key, WaitTimeout if nobody
-    decides, and the API's error if the request cannot be created.
+    Raises CertificateError if the request is refused or the certificate is for another key, WaitTimeout if it is not
+    decided, and the API's error if the request cannot be created.
     """
     created = await ask(api, wanted)
     name, uid = created["metadata"]["name"], created["metadata"]["uid"]

@@ -2,7 +2,7 @@
 
 The queries use the node's own credentials, which have few permissions: create, get, list and watch requests
 (ClusterRole system:node-bootstrapper, which kubeadm binds to bootstrap tokens), and query their own identity and
-permissions (system:basic-user, which everybody has).
+permissions (system:basic-user, which everyone has).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _REFUSALS: Final = (
 _EVERYBODY: Final = "system:authenticated"
 _LISTED_AGAIN: Final = (5.0, 60.0)
 """Seconds until all requests are listed again, at first and at most: there may be thousands of them, and as many waiting machines."""
-_BINDS: Final = "make the binding again (`kubewright init phase bootstrap-token` on a control plane), then run the same command again"
+_BINDS: Final = "create the binding again (`kubewright init phase bootstrap-token` on a control plane), then run the same command again"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,7 +182,7 @@ def _pending(name: str, request: Mapping[str, Any], approvable: bool | None, *, 
 
 
 def refusal(request: Mapping[str, Any]) -> Refusal | None:
-    """Return who refused a request and why, None if nobody has."""
+    """Return who refused a request and why, None if no one has."""
     name = str((request.get("metadata") or {}).get("name") or "")
     conditions = {row.get("type"): row for row in (request.get("status") or {}).get("conditions") or ()}
     for verdict, what, subresource in _REFUSALS:
@@ -212,7 +212,7 @@ def _by(request: Mapping[str, Any], subresource: str) -> str:
 def newest(requests: Iterable[Object], node_name: str, *, asker: str = "", since: datetime | None = None) -> Object | None:
     """Return the most informative request of a node: a refused one, otherwise the newest; None if it has made none.
 
-    `asker` is the user who must have made it, if known: anybody with a token may use this node's name. `since`
+    `asker` is the user who must have made it, if known: anyone with a token may use this node's name. `since`
     excludes requests of an earlier run.
     """
     own = [
@@ -260,7 +260,7 @@ class NodeRequests:
         except Unauthorized:
             return RequestStatus(
                 text="the API server no longer accepts the token of this machine",
-                remedy="make another one on a control plane (`kubewright token create --print-join-command`), and join with it",
+                remedy="create another one on a control plane (`kubewright token create --print-join-command`), and join with it",
             )
         except Forbidden:
             return self._without_rights()

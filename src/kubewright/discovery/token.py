@@ -2,10 +2,10 @@
 
 Source: kubeadm v1.36: cmd/kubeadm/app/discovery/token.
 
-cluster-info is read without verifying TLS, as anybody may, until it has a signature by our token. The signature, and
+cluster-info is read without verifying TLS, as anyone may, until it has a signature by our token. The signature, and
 with pins also the CA's public key, prove the cluster's identity; with pins cluster-info is then read again over a
 connection that is verified with the pinned CA. Only this second reading makes the rest of the bundle trustworthy:
-kubeadm verifies with the whole bundle, to which anybody who knows the token can add a CA. Anonymous users may not
+kubeadm verifies with the whole bundle, to which anyone who knows the token can add a CA. Anonymous users may not
 watch cluster-info, so it is polled, every 50 ms at first and up to 200 ms apart later.
 
 kubeadm polls every 5 s, and waits the whole 5 minutes even if the token is unknown. Here a cluster that answers
@@ -165,7 +165,7 @@ class Search:
 
     @property
     def saying(self) -> str:
-        """What the discovery waits for, in messages."""
+        """The text that says what the discovery waits for."""
         return f"the cluster at {self.question.server} to prove its identity"
 
 

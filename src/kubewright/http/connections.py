@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection as asyncio and httptools see it, and the receivers of its answers.
 
 made ── send ──> answered ──> open for the next, or closed if the server said so
-         └── lost, or more than was asked for ──> closed: nobody knows what would come next
+         └── lost, or more than was asked for ──> closed: what follows is undefined
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The health and metrics that a daemon serves, under the paths of kube-controller-manager.
 
-Anybody may read its health; metrics need permission.
+Anyone may read its health; metrics need permission.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class LeaseWatch:
         self._seen_at = 0.0
 
     def is_free(self, spec: Spec, *, identity: str, now: float) -> bool:
-        """Whether somebody may take a lease in this state: nobody else holds it, or it has expired."""
+        """Whether a lease in this state may be taken: it has no other holder, or has expired."""
         seen = (spec.get(HOLDER), spec.get("renewTime"))
         if seen != self._seen:
             self._seen, self._seen_at = seen, now

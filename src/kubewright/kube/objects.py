@@ -181,8 +181,8 @@ def decide(found: Mapping[str, Any] | None, desired: DesiredObject) -> Decision:
 def ensure_object(api: KubeAPI, desired: DesiredObject) -> Change:
     """Create or update an object as desired, and report what that took.
 
-    If somebody creates, changes or deletes the object at the same moment, read it again, a few times; then raise the
-    error.
+    If someone else creates, changes or deletes the object at the same moment, read it again, a few times; then raise
+    the error.
     """
     row = desired.resource or resources.of(desired.body)
     return ensure_derived(api, row, *core.identity_of(desired.body), wanted=lambda _: desired)

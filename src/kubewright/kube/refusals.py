@@ -87,7 +87,7 @@ class Patience:
     def _stage(self, refusal: Unauthorized | Forbidden) -> _Stage:
         """Return how far the server has started. Until it is ready, `/readyz` says so, or is refused too.
 
-        Everybody may read `/readyz`, unless ClusterRoleBinding system:public-info-viewer was changed.
+        Everyone may read `/readyz`, unless ClusterRoleBinding system:public-info-viewer was changed.
         """
         api = self.anonymous() if isinstance(refusal, Unauthorized) else self.api()
         try:
@@ -99,7 +99,7 @@ class Patience:
         return _Stage.STARTING if status in _STARTING else _Stage.READY
 
     def _knows_rights(self) -> bool:
-        """Return whether the server has read the permissions: then everybody may read cluster-info."""
+        """Return whether the server has read the permissions: then everyone may read cluster-info."""
         try:
             self.anonymous().get(CONFIG_MAP, cluster_info.NAME, cluster_info.NAMESPACE)
         except APIError:

@@ -24,7 +24,7 @@ _PASSING: Final[tuple[type[APIError], ...]] = (Unreachable, ServerError, TooMany
 
 
 class RetryingKube(KubeAPI):
-    """Sends each request until it succeeds, is refused for good, or `within` seconds have passed; then raises the last error.
+    """Sends each request until it succeeds, is refused permanently, or `within` seconds have passed; then raises the last error.
 
     A NotFound is retried for creations, because the namespace will appear; for other requests it is an answer. `look`
     is called before further attempts once a request has failed a few times; it raises an error if retrying is

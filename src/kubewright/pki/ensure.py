@@ -142,7 +142,7 @@ def ensure_key_pair(store: CertificateStore, spec: KeyPairSpec, sources: Issuing
 def _may_make(store: CertificateStore, spec: KeyPairSpec, public: bytes | None) -> None:
     if public is not None:
         raise CertificateError(
-            f"{spec.key_file} is missing beside {spec.public_file}",
+            f"{spec.key_file} is missing, although {spec.public_file} exists",
             remedy=f"put {spec.key_file} back, or remove {spec.public_file} to have both created again; this invalidates tokens signed with it",
         )
     if is_external(store):

@@ -143,7 +143,7 @@ class VerifiedCluster:
     """A cluster whose identity was proven. `server` is the URL that the cluster names; `text` is the signed text.
 
     `ca_pem` is its whole bundle, `pinned_pem` the certificates in it that pins confirm: none without pins. Until the
-    same text has been read over a connection verified with `pinned_pem`, anybody who knows the token may have written
+    same text has been read over a connection verified with `pinned_pem`, anyone who knows the token may have written
     the rest of the bundle.
     """
 

@@ -1,4 +1,4 @@
-"""Bootstrap tokens as Secrets of the cluster: creating them, and reading Secrets that anybody may have written.
+"""Bootstrap tokens as Secrets of the cluster: creating them, and reading Secrets that anyone may have written.
 
 Source: kubeadm v1.36: apis/bootstraptoken/v1.
 """

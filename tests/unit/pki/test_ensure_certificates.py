@@ -325,7 +325,7 @@ class TestServiceAccountKeys:
         store = full_store()
         store.remove("sa.key")
 
-        with pytest.raises(CertificateError, match=r"sa\.key is missing beside sa\.pub"):
+        with pytest.raises(CertificateError, match=r"sa\.key is missing, although sa\.pub exists"):
             ensure_one(store, "sa")
 
     def test_mismatched_halves_are_an_error(self):

@@ -151,7 +151,7 @@ class NodeIdentity:
                     raise CertificateError(
                         f"node {self._node_name} has had no valid client certificate for {within:g} s, and the API server answers",
                         detail=self.trouble,
-                        remedy="give it other bootstrap credentials; its service manager starts it again",
+                        remedy="provide other bootstrap credentials; the service manager restarts it",
                     )
                 if not told:
                     _log.warning(

@@ -67,7 +67,7 @@ The refusal is temporary while a cluster starts; the log has the whole text.
 
 
 def rotation_point(*, not_before: datetime, not_after: datetime, random: Random) -> datetime:
-    """Return when to rotate: after 70 to 90 % of the certificate's validity, drawn anew for each certificate."""
+    """Return when to rotate: after 70 to 90 % of the certificate's validity, a random part for each certificate."""
     return not_before + (not_after - not_before) * (EARLIEST + SPREAD * random.uniform())
 
 

@@ -69,7 +69,7 @@ class PodProvider(Protocol):
         ...
 
     async def stop(self, pod: Object, /, *, grace: float) -> None:
-        """End a pod within `grace` seconds, and return when none of its processes run any more.
+        """End a pod within `grace` seconds, and return when all of its processes have ended.
 
         Also called for pods that never ran here. The pod stays in the API until this has returned; an exception is
         logged, and the method is called again. With a grace period of 0 the pod has already been deleted from the

@@ -14,7 +14,7 @@ from kubewright.cli.parsing.parser import as_called
 
 TRACEBACK_FROM = 5
 MOST_LINES = 200
-"""The maximum number of lines of an error's details: nobody reads more, and masking them is slow."""
+"""The maximum number of lines of an error's details: no one reads more, and masking them is slow."""
 
 
 def write_error(error: KubewrightError, *, verbosity: int) -> None:

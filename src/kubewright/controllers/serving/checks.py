@@ -326,6 +326,6 @@ CHECKS: Final = (
         id="S16", reason="DnsMismatch", verdict=WAIT, summary="every name resolves to the node alone", failed=_dns_differs, fetched=True
     ),
     ServingCheck(id="S17", reason="AddressInUse", verdict=DENY, summary="no kubelet of another node answers", failed=_in_use, fetched=True),
-    ServingCheck(id="S18", reason="KeyReuse", verdict=DENY, summary="a key that nobody used before", failed=_key_reuse),
+    ServingCheck(id="S18", reason="KeyReuse", verdict=DENY, summary="a key that was not used before", failed=_key_reuse),
 )
 """In this order; the first one that fails decides. A row without a test that fails without it is a mistake."""

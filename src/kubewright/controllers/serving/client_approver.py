@@ -1,8 +1,8 @@
 """The approver of nodes' client certificates in clusters with `clients: strict`, and the alarm about a second approver.
 
-The stock approver of kube-controller-manager approves what its own rules allow. It has none if nobody may create
-`certificatesigningrequests/nodeclient` and `selfnodeclient`; the bindings that allow this come back with `kubeadm
-upgrade`, for example.
+The stock approver of kube-controller-manager approves what its own rules allow. It approves nothing if no one may
+create `certificatesigningrequests/nodeclient` and `selfnodeclient`; the bindings that allow this may return, for
+example with `kubeadm upgrade`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The checks of a node's request for a client certificate, for clusters with `clients: strict`. Pure.
 
-The stock approver lets every holder of a bootstrap token have a certificate for any node name, also for that of a node
-that exists. Here a token is for nodes that the policy names, for one key, and for names that nobody has yet.
+The stock approver gives every holder of a bootstrap token a certificate for any node name, even that of an existing
+node. Here a token is valid only for the nodes that the policy names, for one key, and for names that are not taken.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AWAITING: Final = "AwaitingApproval"
 BOOTSTRAP_USER: Final = "system:bootstrap:"
 _USAGES: Final = frozenset({"digital signature", "client auth"})
 _NEW_ROW: Final = 5.0
-"""Seconds in which a row may become known that was written just before its token was used: denials are for good."""
+"""Seconds for a row to become known that was written just before its token was used: denials are permanent."""
 _ENCIPHERMENT: Final = "key encipherment"
 
 
@@ -40,7 +40,8 @@ class ClientEvidence:
 
     - `exists`: there is a Node of this name. `name_key` is another key for which a certificate of this name was approved.
     - `token_key` says for what the token was used with another key; '' for a token that was not.
-    - `key_holder` says who else has used the key, or for what else; '' for nobody. `used`: the key was approved before.
+    - `key_holder` says who else has used the key, or for what else; '' if no one has. `used`: the key was approved
+      before.
     - `newer` is a newer open request of the same node; '' for none. `recent` counts its requests of the last hour.
     - `records` is what the join records say about the name; None if they were not asked.
     """
@@ -209,7 +210,7 @@ CHECKS: Final = (
         failed=_token_unlisted,
         patience=_NEW_ROW,
     ),
-    ClientCheck(id="C1h", reason="KeyReuse", verdict=DENY, summary="a key that nobody else used", failed=_key_reuse),
+    ClientCheck(id="C1h", reason="KeyReuse", verdict=DENY, summary="a key that no one else has used", failed=_key_reuse),
     ClientCheck(id="C2c", reason="RecordUnavailable", verdict=WAIT, summary="the join records answered", failed=_shared("S11a")),
     ClientCheck(
         id="C2d",
@@ -226,7 +227,7 @@ CHECKS: Final = (
         summary="the certificate of a node that renews was issued to it",
         failed=_renewed("S11c"),
     ),
-    ClientCheck(id="C4", reason="NameTaken", verdict=WAIT, summary="a name that nobody has yet", failed=_name_taken),
+    ClientCheck(id="C4", reason="NameTaken", verdict=WAIT, summary="a name that is not taken", failed=_name_taken),
     ClientCheck(id=BY_PERSON, reason=AWAITING, verdict=WAIT, summary="approved by a person, if the policy wants it", failed=_awaits_person),
 )
 """In this order; the first one that fails decides. A row without a test that fails without it is a mistake."""

@@ -38,7 +38,7 @@ class Approve:
 
 @dataclass(frozen=True, kw_only=True)
 class Deny:
-    """Deny the request for good. `check` is the id of the check that failed."""
+    """Deny the request permanently. `check` is the id of the check that failed."""
 
     check: str
     reason: str
@@ -74,7 +74,7 @@ class Result(NamedTuple):
 Decision = Approve | Deny | Wait | Nothing | Ask
 _RENEWAL: Final = "present certificate"
 _REPORTED: Final = "nodes: addresses that the node reports itself"
-"""Approvals name weak evidence, because nobody else looks at it again."""
+"""Approvals name weak evidence, because it is not checked again."""
 
 
 def decide(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy, *, now: datetime) -> Decision:

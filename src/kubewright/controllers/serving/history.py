@@ -136,7 +136,7 @@ class RequestHistory:
         return self._keys.get(key, frozenset()) if key is not None else frozenset()
 
     def key_holder(self, csr: SigningRequest) -> str:
-        """Say who else used the key of a request, or for what else; '' if nobody did."""
+        """Return who else used the key of a request, or for what else; '' if no one did."""
         key = key_of(csr)
         others = self._keys.get(key, frozenset()) - {(csr.signer, csr.username)} if key is not None else frozenset()
         return next((f"{user} for {signer}" for signer, user in sorted(others)), "")

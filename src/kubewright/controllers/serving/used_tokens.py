@@ -93,7 +93,7 @@ class UsedTokens:
         if token not in known:
             self._waiting.setdefault(token, use)
             async with self._writing:
-                if token not in known:  # otherwise the write of somebody else has stored it
+                if token not in known:  # otherwise the write for another caller has stored it
                     self._waiting.setdefault(token, use)  # again: that write may have failed
                     await self._store()
         stored = known.get(token)
@@ -115,7 +115,7 @@ class UsedTokens:
             except APIError as error:
                 raise _unavailable(error) from error
             return
-        raise NotNow(f"somebody else keeps changing {_NAME}")
+        raise NotNow(f"another writer keeps changing {_NAME}")
 
     async def _read(self) -> Object:
         try:

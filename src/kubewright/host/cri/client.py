@@ -100,7 +100,7 @@ class Client:
         return image if isinstance(image, str) else ""
 
     def give_pod_range(self, cidrs: str) -> None:
-        """Give the runtime the address ranges of its pods, separated by commas."""
+        """Pass the address ranges of pods, separated by commas, to the runtime."""
         request = api.UpdateRuntimeConfigRequest(runtime_config=api.RuntimeConfig(network_config=api.NetworkConfig(pod_cidr=cidrs)))
         self._call(f"{_RUNTIME}UpdateRuntimeConfig", request, api.UpdateRuntimeConfigResponse, doing="accept the range of pod addresses")
 

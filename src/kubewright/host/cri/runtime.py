@@ -122,7 +122,7 @@ class CRIRuntime:
         return self.client.sandbox_image()
 
     def give_pod_range(self, cidrs: str, /) -> None:
-        """Give the runtime the address ranges of its pods, separated by commas. Repeating it changes nothing."""
+        """Pass the address ranges of pods, separated by commas, to the runtime. Repeating it changes nothing."""
         self.client.give_pod_range(cidrs)
 
     def image_directories(self) -> list[PurePosixPath]:

@@ -231,7 +231,7 @@ def _foreign(path: PurePosixPath, kind: str, owner: int) -> HostError:
 def weakness(path: PurePosixPath) -> str:
     """Return what lets others change the object at a path, links followed, or replace it; '' if nothing does.
 
-    A path that does not exist belongs to nobody. Raises OSError if the system refuses access, ELOOP for circular links.
+    A path that does not exist has no owner. Raises OSError if the system refuses access, ELOOP for circular links.
     """
     trusted = trusted_users()
     here, left, links = PurePosixPath("/"), steps(str(path)), 0

@@ -53,7 +53,7 @@ class Work:
     """The work on a tree: `leaf` for non-directories, `directory` for a directory after everything in it.
 
     `doing` is a verb such as `remove`. With `one_mount`, a mounted file system is refused. Without /proc, mounts are
-    unknown: then every non-empty directory is refused, unless the tree is `ours`, created by us where nobody else may
+    unknown: then every non-empty directory is refused, unless the tree is `ours`, created by us where no one else may
     write.
     """
 
@@ -248,7 +248,7 @@ def remove_entry(parent: int, name: str, path: PurePosixPath, *, failed: Failed)
 
 
 def remove_tree(path: PurePosixPath) -> None:
-    """Remove a file, link or tree that we created where nobody else may write: neither its path nor its contents need checks.
+    """Remove a file, link or tree that we created where no one else may write: neither its path nor its contents need checks.
 
     `Files.remove` is for directories that others use. Raises HostError at the first entry that cannot be removed. A
     missing path is not an error.

@@ -1,4 +1,4 @@
-"""Rules that limit which machines a tunnel's peers may reach: each other, named networks, and clients that they answer.
+"""Rules that limit which machines a tunnel's peers may reach: each other, given networks, and clients that they answer.
 
 There is an nftables table for each interface. Its comment identifies the rules in it, so that nothing has to compare
 rules as `nft` prints them. Pure.

@@ -27,7 +27,7 @@ GRACE: Final = 5.0
 
 
 class SharedInformer:
-    """One watch with many readers. A late subscriber is told about all existing objects."""
+    """One watch with many readers. A late subscriber is notified of all existing objects."""
 
     def __init__(self, informer: Informer) -> None:
         self._informer = informer

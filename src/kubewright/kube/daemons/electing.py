@@ -39,7 +39,7 @@ _HARMLESS: Final = frozenset({"SubjectAccessReview", "TokenReview", "Lease"})
 
 
 class LeadershipLost(KubewrightError):
-    """Another process may lead by now: nothing may be written any more."""
+    """Another process may lead by now: nothing may be written from now on."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +70,11 @@ class LeaderElector:
 
     @property
     def leads(self) -> bool:
-        """Whether nobody else can be the leader now."""
+        """Whether no other process can be the leader now."""
         return self._renewed_at is not None and _now() - self._renewed_at < self._election.renew
 
     def require(self) -> None:
-        """Raise LeadershipLost unless nobody else can be the leader now."""
+        """Raise LeadershipLost if another process may be the leader now."""
         if not self.leads:
             raise LeadershipLost(
                 f"the lease {self._election.namespace}/{self._election.name} was not renewed in time",
@@ -109,7 +109,7 @@ class LeaderElector:
             self.require()
 
     async def _attempt(self) -> bool:
-        """Try once to take or renew the lease, and tell whether it is ours."""
+        """Try once to take or renew the lease, and return whether it is ours."""
         started = _now()
         try:
             async with asyncio.timeout(self._election.renew):
