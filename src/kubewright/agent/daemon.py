@@ -106,15 +106,15 @@ class AgentDaemon:
             if self._api is not None:
                 await self._api.prepare()
             status = StatusFile(self._files, self._options.root, self.record)
-            beside = Tasks()
-            beside.start("the status file", partial(_kept, status))
-            beside.start("the health port", partial(self._serve, health))
+            tasks = Tasks()
+            tasks.start("the status file", partial(_kept, status))
+            tasks.start("the health port", partial(self._serve, health))
             try:
                 while True:
                     await unexpected.keep_running("the node agent", self._run_once)
             finally:
                 self._stopped = True
-                await beside.stop()
+                await tasks.stop()
                 with suppress(HostError):
                     status.write()
 

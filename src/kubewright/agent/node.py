@@ -113,7 +113,7 @@ class NodeAgent:
             source=self._source,
             registers=self._duties.registers,
             absent=self._node_absent,
-            told=self._tell,
+            notify=self._tell,
             known=self._certificates.answered,
         )
 

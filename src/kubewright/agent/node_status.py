@@ -66,14 +66,14 @@ class NodeStatusManager:
         source: SnapshotSource | None = None,
         registers: bool = True,
         absent: Callable[[], None] = lambda: None,
-        told: Callable[[NodeEvent], None] = lambda _: None,
+        notify: Callable[[NodeEvent], None] = lambda _: None,
         known: Callable[[bool], None] = lambda _: None,
     ) -> None:
         """Store the arguments; nothing happens yet.
 
         `source` provides snapshots of the machine; without it, the machine is as the facts say. If `registers` is
         false, no Node is created, because something else creates it. `absent` is called when the Node no longer
-        exists, `told` with each event to send, and `known` after each answer to a heartbeat, with whether the API
+        exists, `notify` with each event to send, and `known` after each answer to a heartbeat, with whether the API
         knows the Node.
         """
         self._api = api
@@ -84,7 +84,7 @@ class NodeStatusManager:
         self._source = source or Unchanging(Snapshot(addresses=facts.addresses))
         self._registers = registers
         self._absent = absent
-        self._told = told
+        self._notify = notify
         self._known = known
         self._computed_from: Snapshot | None = None
         self._report = ReportSchedule()
@@ -270,12 +270,12 @@ class NodeStatusManager:
         event = scheduling_event(answer, was=self._cordoned)
         if event is not None:
             self._cordoned = is_cordoned(answer)
-            self._told(event)
+            self._notify(event)
         self._changed()
 
     def _tell(self, old: Object | None, new: Object) -> None:
         for event in events_between(old, new):
-            self._told(event)
+            self._notify(event)
 
     def _setter_failed(self, setter: str, reason: str) -> None:
         self.failures[setter] = reason

@@ -151,7 +151,7 @@ class PollingWaiter(Waiter):
         self._reporter = reporter
 
     def wait(self, asked: Wait, /) -> Waited:
-        start = told = self._clock.monotonic()
+        start = reported = self._clock.monotonic()
         end, pause = start + deadlines.at_most(asked.within), asked.every
         while True:
             with look_until(end, clock=self._clock):
@@ -168,20 +168,20 @@ class PollingWaiter(Waiter):
                     detail=detail,
                     remedy=asked.remedy if isinstance(asked.remedy, str) else asked.remedy(),
                 )
-            if now - told >= REPORT_AFTER:
-                told = now
+            if now - reported >= REPORT_AFTER:
+                reported = now
                 self._reporter.emit(Waiting(what=asked.saying, reason=reason, elapsed=now - start))
             self._clock.sleep(min(pause, end - now))
             pause = min(pause * 1.5, asked.at_most)
 
 
 class InstantWaiter(Waiter):
-    """Returns at once without looking, for plans, in which nothing was started. `told` is called with the description of each wait."""
+    """Returns at once without looking, for plans, in which nothing was started. `report` is called with the description of each wait."""
 
-    def __init__(self, told: Callable[[str], None] | None = None) -> None:
-        self._told = told
+    def __init__(self, report: Callable[[str], None] | None = None) -> None:
+        self._report = report
 
     def wait(self, asked: Wait, /) -> Waited:
-        if self._told is not None:
-            self._told(asked.saying)
+        if self._report is not None:
+            self._report(asked.saying)
         return Waited(what=asked.saying, seconds=0.0)

@@ -90,7 +90,7 @@ def check_program(
     if wanted.architecture != native_architecture():
         return wanted.version
     found = ask_version(path, wanted)
-    if str(found) == wanted.program.family.told:
+    if str(found) == wanted.program.family.reports:
         return wanted.version
     return check_version(found, wanted, path=path, tolerance=tolerance, flag=flag)
 

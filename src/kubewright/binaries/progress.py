@@ -19,7 +19,7 @@ class Meter:
         self._unit = unit
         self._reporter = reporter
         self._clock = clock
-        self._told = clock.monotonic() - INTERVAL
+        self._reported = clock.monotonic() - INTERVAL
         self.done = 0.0
         self.total = total
 
@@ -27,8 +27,8 @@ class Meter:
         """Set the completed amount."""
         self.done = done
         now = self._clock.monotonic()
-        if now - self._told >= INTERVAL:
-            self._told = now
+        if now - self._reported >= INTERVAL:
+            self._reported = now
             self._emit(text)
 
     def step(self, *, text: str = "") -> None:

@@ -48,7 +48,7 @@ class Family:
     """
     checksum: str = ""
     """Address of the checksum file: a bare SHA-256, or lines of `sha256sum`."""
-    told: str = ""
+    reports: str = ""
     """The version that its programs report, if it differs from the module's."""
     stamps: tuple[tuple[str, str], ...] = ()
     """Go string variables that the linker sets, and their values."""
@@ -143,7 +143,7 @@ WIREGUARD: Final = Family(
     name="wireguard",
     module="golang.zx2c4.com/wireguard",
     version=fixed("v0.0.0-20260522210424-ecfc5a8d5446"),
-    told="v0.0.20250522",
+    reports="v0.0.20250522",
 )
 
 FAMILIES: Final = (ETCD, KUBERNETES, COREDNS, CONTAINERD, RUNC, CNI, WIREGUARD)

@@ -38,13 +38,13 @@ def decide_file(found: FileState | None, content: bytes | None, desired: File) -
     if found is not None:
         _require(Kind.FILE, found, desired.path)
     if found is None or content is None:  # or it was removed between the two reads
-        diff, reason = _told(b"", desired, differs=True)
+        diff, reason = _described(b"", desired, differs=True)
         return Change(target=desired.target, action=Action.CREATE, diff=diff, reason=reason, lifetime=desired.lifetime)
     differs = not desired.same(content, desired.content)
     reasons = _metadata(found, mode=desired.mode, owner=desired.owner, group=desired.group)
     if not differs and not reasons:
         return Change(target=desired.target, action=Action.NONE, lifetime=desired.lifetime)
-    diff, reason = _told(content, desired, differs=differs)
+    diff, reason = _described(content, desired, differs=differs)
     reasons = [reason, *reasons] if reason else reasons
     return Change(target=desired.target, action=Action.UPDATE, diff=diff, reason=", ".join(reasons), lifetime=desired.lifetime)
 
@@ -237,7 +237,7 @@ def _metadata(found: FileState, *, mode: int | None, owner: int | None, group: i
     return [f"{name} {has:{form}} instead of {wants:{form}}" for name, has, wants, form in rows if wants is not None and has != wants]
 
 
-def _told(content: bytes, desired: File, *, differs: bool) -> tuple[str, str]:
+def _described(content: bytes, desired: File, *, differs: bool) -> tuple[str, str]:
     """Return the diff and the reason that describe a change of content."""
     if not differs:
         return "", ""

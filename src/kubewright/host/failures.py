@@ -18,9 +18,9 @@ def expected(error: Exception) -> KubewrightError:
     """Return a KubewrightError for any exception raised by one of several actions that are all attempted."""
     if isinstance(error, KubewrightError):
         return error
-    told = HostError(f"internal error: {type(error).__name__}: {error}", remedy=BUG)
-    told.__cause__ = error
-    return told
+    bug = HostError(f"internal error: {type(error).__name__}: {error}", remedy=BUG)
+    bug.__cause__ = error
+    return bug
 
 
 def explained(error: OSError, doing: str, path: PurePath) -> HostError:

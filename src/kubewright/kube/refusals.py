@@ -59,15 +59,15 @@ class Patience:
         A refusal is final once it has lasted for `REFUSED` seconds and the server is ready. If readiness cannot be
         read, the server gets `REFUSED` more seconds from the moment at which it knows the permissions.
         """
-        start = told = self.clock.monotonic()
+        start = reported = self.clock.monotonic()
         since: float | None = None
         stage = _Stage.STARTING
 
         def tell(error: Exception, _: int) -> None:
-            nonlocal told
+            nonlocal reported
             now = self.clock.monotonic()
-            if now - told >= REPORT_AFTER:
-                told = now
+            if now - reported >= REPORT_AFTER:
+                reported = now
                 self.reporter.emit(Waiting(what="the API server to answer", reason=str(error), elapsed=now - start))
 
         def passes(error: Exception) -> bool:

@@ -46,7 +46,7 @@ def bind(
         heard: Reporter = SilentReporter() if quiet else reporter
         if mode is Mode.APPLY and operation.start is not None and operation.start.order:
             heard = stack.enter_context(closing(_in_tree_order(operation.phases, chosen, heard)))
-        connections = Connections(machine, mode=mode, reporter=heard, told=reporter, narrates=narrates)
+        connections = Connections(machine, mode=mode, reporter=heard, waits=reporter, narrates=narrates)
         stack.callback(connections.close)
         yield Bound(
             mode=mode,

@@ -42,11 +42,11 @@ class Mode(enum.Enum):
 class Connections:
     """The connections of a run. Safe to use from several threads; `close` closes what was opened.
 
-    `told` receives events about waits; `narrates` means that each write is reported in kubeadm's words.
+    `waits` receives events about waits; `narrates` means that each write is reported in kubeadm's words.
     """
 
     def __init__(
-        self, machine: TargetMachine, *, mode: Mode, reporter: Reporter, told: Reporter | None = None, narrates: bool = False
+        self, machine: TargetMachine, *, mode: Mode, reporter: Reporter, waits: Reporter | None = None, narrates: bool = False
     ) -> None:
         self._machine = machine
         self._mode = mode
@@ -56,7 +56,7 @@ class Connections:
         self._opened: list[Closable] = []
         self._cluster: KubeAPI | None = None
         self._lost: list[Mapping[str, Any]] | None = None
-        self.told = told or reporter
+        self.waits = waits or reporter
 
     def kube(self, access: Access, *, timeout: float = LONG, proxied: bool = True, stand_ins: StandIns = ()) -> KubeAPI:
         """Return a client of an existing cluster; a plan reads it, and adds the stand-ins."""

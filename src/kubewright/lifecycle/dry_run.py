@@ -69,7 +69,7 @@ class DryRunHost(OverlayHost):
 
 def waiter(reporter: Reporter) -> Waiter:
     """Return a waiter that does not wait, and reports the waits."""
-    return InstantWaiter(told=lambda saying: announce(reporter, f"Would wait for {saying}"))
+    return InstantWaiter(report=lambda saying: announce(reporter, f"Would wait for {saying}"))
 
 
 @contextmanager

@@ -99,7 +99,7 @@ def connect(
     Both are retried: the cluster for `api_within` seconds, etcd for `within`. With `follow` off, the client uses the
     endpoints from the pods. Raises APIError, CertificateError.
     """
-    urls = _told(api, clock=clock, within=api_within)
+    urls = _endpoints(api, clock=clock, within=api_within)
     made = client(urls, pki=pki, files=files, clock=clock)
     if follow:
         try:
@@ -110,7 +110,7 @@ def connect(
     return made
 
 
-def _told(api: KubeAPI, *, clock: Clock, within: float) -> list[str]:
+def _endpoints(api: KubeAPI, *, clock: Clock, within: float) -> list[str]:
     """Return `endpoints`. Raises APIError that mentions etcd's quorum, because the API server's message does not."""
     try:
         return persist(lambda: endpoints(api), clock=clock, within=within)

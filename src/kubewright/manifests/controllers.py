@@ -71,9 +71,9 @@ def static_pod(
     the user's configuration also apply to our controllers, which sign in its place.
     """
     signs = Purpose.CONTROLLERS in purposes
-    told = tuple(one for one in inputs.cluster.controller_manager.extra_args if signs and one.name.startswith(_SIGNING))
+    extra_args = tuple(one for one in inputs.cluster.controller_manager.extra_args if signs and one.name.startswith(_SIGNING))
     flags = (*_COMMON, Flag("controllers", const(selection(purposes))), *(flag for purpose in purposes for flag in FLAGS[purpose]))
-    command = [*program, "controllers", "run", *arguments(flags, replace(inputs, extra_args=told))]
+    command = [*program, "controllers", "run", *arguments(flags, replace(inputs, extra_args=extra_args))]
     extra = {"env": [{"name": name, "value": value} for name, value in sorted(environment.items())]} if environment else {}
     return _static_pod(inputs.layout, {"command": command, **extra, "image": "kubewright"}, purposes)
 

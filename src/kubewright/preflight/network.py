@@ -100,22 +100,22 @@ def external_version(external: ExternalEtcd, *, ask: Ask | None = None, clock: C
         for endpoint in external.http_endpoints or external.endpoints:
             try:
                 answer = _patiently(endpoint, external, subject, ask or _ask, clock or SystemClock())
-                told = json.loads(answer.body).get("etcdserver", "") if answer.status == 200 else None
+                reported = json.loads(answer.body).get("etcdserver", "") if answer.status == 200 else None
             except (KubewrightError, ValueError, AttributeError) as error:
                 yield Finding(text=f"couldn't get the version of external etcd at {endpoint}: {error}", remedy=_REMEDY)
                 continue
-            yield from _judge(endpoint, told, answer.status)
+            yield from _judge(endpoint, reported, answer.status)
 
     return Check(name="ExternalEtcdVersion", find=find)
 
 
-def _judge(endpoint: str, told: object, status: int) -> Iterable[Finding]:
+def _judge(endpoint: str, reported: object, status: int) -> Iterable[Finding]:
     try:
-        version = Version.parse(told) if isinstance(told, str) else None
+        version = Version.parse(reported) if isinstance(reported, str) else None
     except ValueError:
         version = None
     if version is None:
-        said = f"status code {status}" if told is None else f"it says {json.dumps(told)}"
+        said = f"status code {status}" if reported is None else f"it says {json.dumps(reported)}"
         yield Finding(text=f"external etcd at {endpoint} does not report its version ({said})", remedy=_REMEDY)
     elif version < OLDEST:
         yield Finding(

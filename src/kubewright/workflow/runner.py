@@ -246,7 +246,7 @@ class Plan:
         """Return the form for people, each change with its diff and a summary at the end; empty if nothing differs."""
         if not self.changes:
             return ""
-        return "".join(_told(change) for change in self.changes) + f"\nplan: {self.summary()}\n"
+        return "".join(_text_of(change) for change in self.changes) + f"\nplan: {self.summary()}\n"
 
     def summary(self) -> str:
         """Return the numbers of changes by kind: `2 to create, 1 to update`."""
@@ -254,7 +254,7 @@ class Plan:
         return ", ".join(f"{counts[action]} to {action.value}" for action in Action if counts[action]) or "nothing to change"
 
 
-def _told(change: Change) -> str:
+def _text_of(change: Change) -> str:
     reason = f" ({one_line(change.reason)})" if change.reason else ""
     diff = "".join(f"  {line}\n" for line in change.diff.splitlines())
     return f"{change.action.value} {one_line(change.target)}{reason}\n{diff}"

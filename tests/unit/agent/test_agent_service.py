@@ -77,7 +77,7 @@ async def test_the_status_says_why_the_node_is_not_ready(tmp_path: Path):
             await asyncio.sleep(0.01)
         found = record(agent.view())
     assert found["notReady"] == "container runtime is down"
-    assert "not ready because     container runtime is down" in list(agent_command.told({**found, "running": True}))
+    assert "not ready because     container runtime is down" in list(agent_command.status_lines({**found, "running": True}))
     assert record()["notReady"] == ""
 
 

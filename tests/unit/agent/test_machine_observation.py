@@ -171,14 +171,14 @@ def test_a_runtime_is_down_after_thirty_seconds_without_a_good_answer():
     health = RuntimeHealth()
     assert health.errors(0.0) == (UNCHECKED,)
     assert health.network == "network state unknown"
-    health = health.told(status(handlers=(RuntimeHandler(name="runc"), RuntimeHandler(name=""))), now=10.0)
+    health = health.updated(status(handlers=(RuntimeHandler(name="runc"), RuntimeHandler(name=""))), now=10.0)
     assert (health.errors(39.0), health.network) == ((), "")
     assert [one.name for one in health.handlers] == ["", "runc"]
     assert health.errors(40.0) == (DOWN,)
 
 
 def test_an_unready_runtime_is_quoted_and_its_network_state_is_still_used():
-    health = RuntimeHealth().told(status(), now=0.0).told(status(ready=False, network=False), now=5.0)
+    health = RuntimeHealth().updated(status(), now=0.0).updated(status(ready=False, network=False), now=5.0)
     assert health.errors(6.0) == ("container runtime not ready: RuntimeReady=false reason:r message:m",)
     assert health.network == (
         "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:cni plugin not initialized"

@@ -22,5 +22,5 @@ async def test_side_tasks_are_restarted_after_any_error(monkeypatch) -> None:
         enough.set()
         await asyncio.Event().wait()
 
-    await daemons.until_stopped(enough.wait, beside=beside, stopping=lambda: None)
+    await daemons.until_stopped(enough.wait, alongside=beside, stopping=lambda: None)
     assert sum(unexpected.counts().values()) - before == 2

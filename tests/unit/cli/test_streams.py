@@ -111,7 +111,7 @@ VERIFIED = Verified(
     snapshot=Snapshot(sha256="ab", size=1), description={"sha256": "ab", "etcdVersion": FORGED, "clusterID": FORGED}, contents=None
 )
 SHOWN_LINES: Mapping[str, tuple[Callable[[], str], int]] = {
-    "agent status": (lambda: "".join(f"{line}\n" for line in agent.told(AGENT)), 9),
+    "agent status": (lambda: "".join(f"{line}\n" for line in agent.status_lines(AGENT)), 9),
     "a plan": (lambda: Plan(changes=[Change(target=FORGED, action=Action.CREATE, reason=FORGED)]).text().partition("\n\n")[0], 1),
     "a member of etcd": (lambda: Member(id=1, name=FORGED, peer_urls=(FORGED,)).shown, 1),
     "a snapshot": (lambda: "\n".join(etcd_snapshots._lines(PurePosixPath(f"/{FORGED}"), VERIFIED)), 4),

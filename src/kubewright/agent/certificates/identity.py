@@ -141,11 +141,11 @@ class NodeIdentity:
         if self._borrowed:
             await asyncio.Event().wait()  # then no certificate is used
         now = asyncio.get_running_loop().time
-        seen, told = now(), False
+        seen, reported = now(), False
         while True:
             await asyncio.sleep(min(_LOOK, within))
             if self._manager.current is not None and not self._manager.is_expired:
-                seen, told = now(), False
+                seen, reported = now(), False
             elif now() - seen > within:
                 if self._manager.server_healthy:
                     raise CertificateError(
@@ -153,11 +153,11 @@ class NodeIdentity:
                         detail=self.trouble,
                         remedy="provide other bootstrap credentials; the service manager restarts it",
                     )
-                if not told:
+                if not reported:
                     _log.warning(
                         "node %s has had no valid client certificate for %g s; the API server does not answer", self._node_name, within
                     )
-                told = True
+                reported = True
 
     def keep_renewed(self) -> None:
         """Rotate the certificate when it is due, until stopped."""

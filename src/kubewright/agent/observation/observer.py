@@ -162,7 +162,7 @@ class MachineObserver:
             _log.info("the container runtime does not answer: %s", error)
             version = _unknown(self.snapshot.runtime)
         else:
-            self._health = self._health.told(status, now=_now())
+            self._health = self._health.updated(status, now=_now())
             await self._tell_pod_range(runtime)
         health = self._health
         self._see(

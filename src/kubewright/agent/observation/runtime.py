@@ -27,7 +27,7 @@ class RuntimeHealth:
     handlers: tuple[RuntimeHandler, ...] = ()
     supplemental_groups_policy: bool | None = None
 
-    def told(self, status: RuntimeStatus, *, now: float) -> RuntimeHealth:
+    def updated(self, status: RuntimeStatus, *, now: float) -> RuntimeHealth:
         """Return the state after a query.
 
         What the runtime reports about its network counts even if the runtime itself is not ready. A query without an

@@ -160,13 +160,13 @@ def about_flags(error: ValidationError, overrides: InitOverrides) -> ValidationE
 
 def as_flags(error: ValidationError, flags: Mapping[str, str]) -> ValidationError:
     """Return the error with flags in place of the fields that they set. `flags` are the given ones, by field."""
-    told = [_as_flag(one, flags) for one in error.errors]
-    named = sum(one.path.text in flags.values() for one in told)
+    errors = [_as_flag(one, flags) for one in error.errors]
+    named = sum(one.path.text in flags.values() for one in errors)
     if not named:
         return error
-    if named == len(told):
-        return ValidationError("the command line is not valid", told, remedy="correct the flags named above", is_cut=error.is_cut)
-    return ValidationError(error.what, told, remedy="correct the fields and flags named above", is_cut=error.is_cut)
+    if named == len(errors):
+        return ValidationError("the command line is not valid", errors, remedy="correct the flags named above", is_cut=error.is_cut)
+    return ValidationError(error.what, errors, remedy="correct the fields and flags named above", is_cut=error.is_cut)
 
 
 def _as_flag(error: FieldError, flags: Mapping[str, str]) -> FieldError:

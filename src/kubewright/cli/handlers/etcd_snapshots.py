@@ -42,7 +42,7 @@ def save(parsed: Parsed) -> int:
             sys.stdout.buffer.flush()
             return 0
         path, files = PurePosixPath(inputs.absolute(target)), Files()
-        beside = path.with_name(path.name + saving.SUFFIX)
+        description = path.with_name(path.name + saving.SUFFIX)
         with files.replacing(path, mode=_PRIVATE) as file:
             snapshot = saving.save(etcd, source, file.write, name=str(path), clock=clock, reporter=reporter)
         described = saving.describe(host, source, snapshot, pki=found.pki, clock=clock)
@@ -66,8 +66,8 @@ def verify(parsed: Parsed) -> int:
     snapshot = verifying.check(files.pieces(path), name=str(path))
     program = parsed.text("etcdutl") or _on_path()
     contents = verifying.read_with(program, path, commands=RealCommands(environment=os.environ)) if program else None
-    beside = path.with_name(path.name + saving.SUFFIX)
-    found = verifying.compare(snapshot, files.read(beside), name=str(beside), contents=contents)
+    description = path.with_name(path.name + saving.SUFFIX)
+    found = verifying.compare(snapshot, files.read(description), name=str(description), contents=contents)
     inputs.warn([*found.warnings, *([] if program else ["etcdutl is not on PATH, so the keys were not counted"])])
     if form != "text":
         write_result({"file": str(path), **found.as_map()}, form=form)

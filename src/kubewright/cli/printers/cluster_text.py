@@ -126,8 +126,8 @@ def _nodes(nodes: Mapping[str, Any], paint: Paint) -> str:
 
 
 def _times(timings: Mapping[str, float]) -> str:
-    told = [f"{MILESTONES.get(name, name)} {format_seconds(seconds)}" for name, seconds in timings.items()]
-    return f"times: {', '.join(told)}\n" if told else ""
+    spans = [f"{MILESTONES.get(name, name)} {format_seconds(seconds)}" for name, seconds in timings.items()]
+    return f"times: {', '.join(spans)}\n" if spans else ""
 
 
 def _played(found: Mapping[str, Any], paint: Paint) -> str:

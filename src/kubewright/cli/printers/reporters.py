@@ -42,7 +42,7 @@ class WaitLine:
         self._err = err
         self._terminal = err.isatty() and os.environ.get("TERM") != "dumb"
         self._drawn = False
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
 
     def show(self, waiting: events.Waiting) -> None:
         """Show a wait and its reason."""
@@ -63,10 +63,10 @@ class WaitLine:
             self._drawn = False
 
     def _due(self, waiting: events.Waiting) -> bool:
-        last = self._told.get(waiting.what)
+        last = self._reported.get(waiting.what)
         if waiting.elapsed < WAIT_TOLD_AFTER or (last is not None and 0 <= waiting.elapsed - last < WAIT_TOLD_EVERY):
             return False
-        self._told[waiting.what] = waiting.elapsed
+        self._reported[waiting.what] = waiting.elapsed
         return True
 
     def _width(self) -> int:
@@ -122,7 +122,7 @@ class JsonLines:
     def emit(self, event: events.Event, /) -> None:
         import json
 
-        line = json.dumps(_told(events.as_map(event)), default=str)
+        line = json.dumps(_reported(events.as_map(event)), default=str)
         with self._lock:
             self._err.write(line + "\n")
             self._err.flush()
@@ -133,7 +133,7 @@ def masked(value: object) -> object:
     return each_text(value, mask)
 
 
-def _told(value: object) -> object:
+def _reported(value: object) -> object:
     return each_text(value, lambda text: printable(mask(as_called(text))))
 
 
@@ -145,7 +145,7 @@ class PlainLines:
     def __init__(self, *, err: TextIO | None = None) -> None:
         self._err = err or sys.stderr
         self._clock = SystemClock()
-        self._told: dict[str, float] = {}
+        self._reported: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def emit(self, event: events.Event, /) -> None:
@@ -168,9 +168,9 @@ class PlainLines:
 
     def _due(self, key: str) -> bool:
         now = self._clock.monotonic()
-        if now - self._told.get(key, -self.PROGRESS_EVERY) < self.PROGRESS_EVERY:
+        if now - self._reported.get(key, -self.PROGRESS_EVERY) < self.PROGRESS_EVERY:
             return False
-        self._told[key] = now
+        self._reported[key] = now
         return True
 
 

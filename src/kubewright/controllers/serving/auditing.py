@@ -55,5 +55,5 @@ def problems(found: CertificateInForce, evidence: Evidence, policy: NodeApproval
     """Return what is wrong with a certificate, each with the reason of the check."""
     fetched = replace(evidence.fetched, present_names=frozenset()) if evidence.fetched is not None else None
     subject = Subject(csr=found, details=found.presented, evidence=replace(evidence, certified=frozenset(), fetched=fetched), policy=policy)
-    told = ((check.reason, check.failed(subject)) for check in CHECKS if check.id in AUDITED)
-    return [f"{reason}: {problem}" for reason, problem in told if problem]
+    results = ((check.reason, check.failed(subject)) for check in CHECKS if check.id in AUDITED)
+    return [f"{reason}: {problem}" for reason, problem in results if problem]

@@ -169,10 +169,10 @@ class ClientApprover(PolicyController):
             self._alarmed.discard(binding)
         elif binding not in self._alarmed:
             self._alarmed.add(binding)
-            told = f"the stock approver approves requests too ({subresource}): delete the ClusterRoleBinding that allows it, {binding} in clusters of kubeadm"
-            _log.error("%s", told)
+            message = f"the stock approver approves requests too ({subresource}): delete the ClusterRoleBinding that allows it, {binding} in clusters of kubeadm"
+            _log.error("%s", message)
             self._telemetry.outcome(self.name, "alarm")
-            self._telemetry.warn(_binding(binding), reason=ALARM, message=told)
+            self._telemetry.warn(_binding(binding), reason=ALARM, message=message)
 
 
 def _binding(name: str) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def verdict(decision: Decision, *, by: str, policy: str) -> Verdict | None:
 
 def line(csr: SigningRequest, found: Object, verdict: Verdict, *, now: datetime) -> str:
     """Return the line about one decision. `found` is the object that it was based on."""
-    told: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "time": rfc3339(now),
         "by": verdict.by,
         "outcome": verdict.outcome,
@@ -73,7 +73,7 @@ def line(csr: SigningRequest, found: Object, verdict: Verdict, *, now: datetime)
         "credential": short(",".join(csr.extra.get(_CREDENTIAL) or ())),
         **_contents(csr),
     }
-    return json.dumps({name: value for name, value in told.items() if value}, ensure_ascii=True)
+    return json.dumps({name: value for name, value in entry.items() if value}, ensure_ascii=True)
 
 
 def key_digest(csr: SigningRequest) -> str:

@@ -55,7 +55,7 @@ class PolicyController(RequestController):
         self._policy = policy
         self._journal = write
         self._clock = clock
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._waits: dict[str, str] = {}
 
     async def run(self) -> None:
@@ -114,8 +114,8 @@ class PolicyController(RequestController):
                 self._decided(csr, found, decision, now)
                 return f"denied {reason}"
             case Wait(check=check, reason=reason, message=message):
-                if csr.created is not None and now - csr.created >= LONG_WAIT and name not in self._told:
-                    self._told.add(name)
+                if csr.created is not None and now - csr.created >= LONG_WAIT and name not in self._reported:
+                    self._reported.add(name)
                     self._telemetry.outcome(self.name, f"waits for long {reason}")
                     self._telemetry.warn(self._about(csr, found), reason=reason, message=f"{shown} waits: {message}")
                 if self._waits.get(name) != check:  # not each time that it is checked again
@@ -129,7 +129,7 @@ class PolicyController(RequestController):
 
     def _decided(self, csr: SigningRequest, found: Object, decision: Decision, now: datetime) -> None:
         self._record(csr, found, decision, now)
-        self._told.discard(csr.name)
+        self._reported.discard(csr.name)
         self._waits.pop(csr.name, None)
 
     def _record(self, csr: SigningRequest, found: Object, decision: Decision, now: datetime) -> None:
@@ -149,5 +149,5 @@ class PolicyController(RequestController):
 
     def _gone(self, name: str) -> None:
         super()._gone(name)
-        self._told.discard(name)
+        self._reported.discard(name)
         self._waits.pop(name, None)

@@ -154,8 +154,8 @@ class NodeJoinContext(RunContext):
         try:
             answer = answers.read(found.get("status") or {}, self.key)
         except MalformedField as error:
-            told = f"the answer to {self.join.node} is not for this machine: {error}"
-            raise TrustError(told, remedy="find out which machine uses this name") from error
+            problem = f"the answer to {self.join.node} is not for this machine: {error}"
+            raise TrustError(problem, remedy="find out which machine uses this name") from error
         expected = Expected(
             node=self.join.node,
             server=self.join.server,

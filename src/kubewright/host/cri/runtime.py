@@ -144,7 +144,7 @@ class CRIRuntime:
 
     def containers(self, *, namespace: str) -> list[Container]:
         found = self.client.containers({_POD_NAMESPACE: namespace})
-        return [self._told(one) for one in found]
+        return [self._with_end(one) for one in found]
 
     def last_lines(self, pod: str, /, *, count: int, container: str = "") -> list[str]:
         """Never raises, because callers use it to explain another error.
@@ -160,7 +160,7 @@ class CRIRuntime:
         except (KubewrightError, OSError):
             return []
 
-    def _told(self, container: Container) -> Container:
+    def _with_end(self, container: Container) -> Container:
         """Request how a container ended, if it did. If it was removed in the meantime, return what is known."""
         if container.state is not ContainerState.EXITED:
             return container

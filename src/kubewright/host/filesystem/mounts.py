@@ -77,8 +77,8 @@ def unknown_mounts(what: str) -> HostError:
 def mount_of(opened: int) -> str:
     """Return the ID of the mount that a file is opened on: a bind mount has the same device as its source. '' without /proc."""
     with suppress(OSError):
-        told = Path(f"/proc/self/fdinfo/{opened}").read_bytes().decode(errors="replace")
-        return next((line for line in told.splitlines() if line.startswith("mnt_id:")), "")
+        text = Path(f"/proc/self/fdinfo/{opened}").read_bytes().decode(errors="replace")
+        return next((line for line in text.splitlines() if line.startswith("mnt_id:")), "")
     return ""
 
 

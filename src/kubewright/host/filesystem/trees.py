@@ -129,8 +129,8 @@ class _Walk:
             return
         except OSError as error:
             busy = error.errno == errno.EBUSY and self._work.one_mount and _is_mounted(level.opened, name)
-            told = mounted_at(self._shown(name)) if busy else explained(error, self._work.doing, self._shown(name))
-            self._refused(level, told, cause=error)
+            refusal = mounted_at(self._shown(name)) if busy else explained(error, self._work.doing, self._shown(name))
+            self._refused(level, refusal, cause=error)
         except HostError as error:
             self._refused(level, error)
 
@@ -155,9 +155,9 @@ class _Walk:
             if above.opened < 0:
                 self._reopen(above, level)
         except (OSError, HostError) as error:
-            told = error if isinstance(error, HostError) else explained(error, self._work.doing, self._shown())
+            refusal = error if isinstance(error, HostError) else explained(error, self._work.doing, self._shown())
             self._give_up()
-            self._refused(self._levels[-1], told, cause=error)
+            self._refused(self._levels[-1], refusal, cause=error)
             return
         del self._levels[-1]
         level.close()

@@ -89,9 +89,9 @@ class Systemd:
     def last_lines(self, name: str, /, *, count: int) -> list[str]:
         """Return its journal since its last start, including systemd's own lines about it."""
         try:
-            told = self._commands.run(["systemctl", "show", "--property=InvocationID", "--value", _file(name)], within=ASKED_WITHIN)
-            life = told.out.strip()
-            if told.code or not life:
+            answer = self._commands.run(["systemctl", "show", "--property=InvocationID", "--value", _file(name)], within=ASKED_WITHIN)
+            life = answer.out.strip()
+            if answer.code or not life:
                 return []
             argv = ["journalctl", "--quiet", "--no-pager", "--output=cat", f"--lines={count}"]
             ended = self._commands.run([*argv, f"_SYSTEMD_INVOCATION_ID={life}", "+", f"INVOCATION_ID={life}"], within=ASKED_WITHIN)

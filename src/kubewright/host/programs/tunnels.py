@@ -119,8 +119,8 @@ def decide_key(found: TunnelState | None, desired: TunnelKey) -> Change:
 def peer_changes(name: str, peers: Sequence[TunnelPeer], without: Sequence[str]) -> Change:
     """Return the change of an interface that gets some peers and loses others."""
     counts = {"put": len(peers), "removed": len(without)}
-    told = ", ".join(f"{count} peer{'s' * (count > 1)} {what}" for what, count in counts.items() if count)
-    return Change(target=f"tunnel {name}", action=Action.UPDATE if told else Action.NONE, reason=told)
+    changes = ", ".join(f"{count} peer{'s' * (count > 1)} {what}" for what, count in counts.items() if count)
+    return Change(target=f"tunnel {name}", action=Action.UPDATE if changes else Action.NONE, reason=changes)
 
 
 def decide_removal(found: TunnelState | None, name: str) -> Change:
@@ -185,12 +185,12 @@ class RealTunnels:
         if self._programs.path("ip") is None:  # without the tool, no interface was created
             return None
         guard = self._guard(name)
-        told = self._commands.run(("ip", "-json", "address", "show", "dev", name), within=WITHIN)
-        if told.code and _GONE in told.err:
+        answer = self._commands.run(("ip", "-json", "address", "show", "dev", name), within=WITHIN)
+        if answer.code and _GONE in answer.err:
             return _ONLY_RULES if guard else None
         dump = ("wg", "show", name, "dump")
         try:
-            addresses, mtu, up = read_link(_required(told, ("ip", "address", "show", "dev", name)))
+            addresses, mtu, up = read_link(_required(answer, ("ip", "address", "show", "dev", name)))
             private, port, peers = read_dump(self._run(dump))
         except ValueError as error:
             raise HostError(

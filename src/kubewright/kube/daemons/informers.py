@@ -79,11 +79,11 @@ class Informer:
             error: APIError | None = None
             odd = False
             started = asyncio.get_running_loop().time()
-            told = False
+            answered = False
             try:
                 async with aclosing(self._turn()) as turn:
                     async for event in turn:
-                        told, pauses = True, pauses if too_old else self._backoff.pauses(self._random)
+                        answered, pauses = True, pauses if too_old else self._backoff.pauses(self._random)
                         if event.type is not EventType.BOOKMARK:
                             yield event
                 too_old = False
@@ -91,7 +91,7 @@ class Informer:
                 self._version, self._from_cache = "", False
                 # A new list helps at once; but do not ask again and again a server for which even that list is too
                 # old.
-                told, too_old, error = True, True, caught if too_old else None
+                answered, too_old, error = True, True, caught if too_old else None
             except APIError as caught:
                 error = caught
                 if self._failed is not None:
@@ -99,7 +99,7 @@ class Informer:
             except Exception as caught:  # a retry would fail in the same way: list everything again
                 self._version, odd = "", True
                 unexpected.report(f"a watch of {self._resource.plural}", caught)
-            if odd or error is not None or (not told and asyncio.get_running_loop().time() - started < _HASTY):
+            if odd or error is not None or (not answered and asyncio.get_running_loop().time() - started < _HASTY):
                 await asyncio.sleep(max(next(pauses), asked_to_wait(error, most=_LONGEST_WAIT)))
 
     async def _turn(self) -> AsyncGenerator[WatchEvent, None]:

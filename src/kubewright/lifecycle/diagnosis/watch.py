@@ -80,7 +80,7 @@ class ComponentWatch:
         self._count = 0
         self._observations: Observations | None = None
         self._last = Observation()
-        self._told = ""
+        self._reported = ""
 
     def explained(self, condition: Condition, /) -> Condition:
         """Return the condition with the machine's reason instead of its own.
@@ -98,15 +98,15 @@ class ComponentWatch:
                 return own
             if (found := failures.permanent_failure(observations)) is not None:
                 raise self._failure(found, observations.latest)
-            self._told = failures.reason(observations.latest, own, now=self._clock.now().timestamp())
-            return self._told
+            self._reported = failures.reason(observations.latest, own, now=self._clock.now().timestamp())
+            return self._reported
 
         return watched
 
     def diagnose(self) -> str:
         """Observe once more, and return everything that is known except the reason that was reported last."""
         self._last = self._look(journal=True, thoroughly=True)
-        return "\n".join(line for line in self._report(self._last).splitlines() if line != self._told)
+        return "\n".join(line for line in self._report(self._last).splitlines() if line != self._reported)
 
     def remedy(self) -> str:
         """Return the remedy for the result of `diagnose`."""

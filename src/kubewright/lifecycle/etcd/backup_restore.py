@@ -65,8 +65,8 @@ def _pieces(request: BackupRestoreOptions) -> Callable[[], Iterable[bytes]]:
 
 def _layout(found: Archive, own: Layout, *, name: str) -> Layout:
     """Return the directories of the machine in the backup. Raises DocumentError if this machine's are different."""
-    told: dict[str, Any] = found.description.get("directories") or {}
-    pki, data, kubernetes = (PurePosixPath(str(told.get(one, ""))) for one in ("pki", "etcdData", "kubernetes"))
+    directories: dict[str, Any] = found.description.get("directories") or {}
+    pki, data, kubernetes = (PurePosixPath(str(directories.get(one, ""))) for one in ("pki", "etcdData", "kubernetes"))
     moved = [
         one for one in (pki, data) if ".." in one.parts or not any(one.is_relative_to(place) for place in (*_PLACES, kubernetes.parent))
     ]
@@ -85,9 +85,9 @@ def check(ctx: BackupContext) -> Iterable[Change]:
     if ctx.restored is not None:
         return ()
     _ = ctx.etcdutl  # it may have to be fetched, which must happen before anything is written
-    told = ctx.task.description
+    described = ctx.task.description
     if ctx.begun(RESTORE_BACKUP) is None:
-        ctx.confirm(f"This machine becomes the control plane {told.get('node')} again, as it was at {told.get('time')}.", topic="backup")
+        ctx.confirm(f"This machine becomes the control plane {described.get('node')} again, as it was at {described.get('time')}.", topic="backup")
     return ()
 
 
@@ -122,11 +122,11 @@ def _belongs_to_a_cluster(ctx: BackupContext) -> bool:
 
 
 def _require_same_machine(ctx: BackupContext) -> None:
-    told, name = ctx.task.description, ctx.host.facts.detected.host_name
-    if told.get("hostName") != name:
+    described, name = ctx.task.description, ctx.host.facts.detected.host_name
+    if described.get("hostName") != name:
         raise CheckFailed(
-            f"the backup is from the machine {told.get('hostName')}, and this one is called {name}",
-            remedy=f"restore it on a machine of that name: hostnamectl set-hostname {told.get('hostName')}",
+            f"the backup is from the machine {described.get('hostName')}, and this one is called {name}",
+            remedy=f"restore it on a machine of that name: hostnamectl set-hostname {described.get('hostName')}",
         )
     address = urlsplit(ctx.member.peer_url).hostname or ""
     own = {one.address for one in ctx.host.network.interface_addresses()}

@@ -111,8 +111,8 @@ def restore_task(request: RestoreOptions, machine: TargetMachine) -> Prepared[Me
 
         source, files = PurePosixPath(request.file), Files()
         snapshot = verifying.check(files.pieces(source), name=str(source))
-        beside = source.with_name(source.name + saving.SUFFIX)
-        found = verifying.compare(snapshot, files.read(beside), name=str(beside), contents=None)
+        description = source.with_name(source.name + saving.SUFFIX)
+        found = verifying.compare(snapshot, files.read(description), name=str(description), contents=None)
         warnings = found.warnings
         task = MemberTask(member=member, source=source, snapshot=snapshot, description=found.description)
     return Prepared(configuration=task, host=machine.at(member.layout), warnings=warnings, only=request.only)

@@ -85,8 +85,8 @@ def _require_cluster(ctx: RestoreContext) -> None:
         "certificateAuthorities": saving.authorities(ctx.host, pki),
         "serviceAccountKeys": saving.service_account_keys(ctx.host, pki),
     }
-    told = ctx.task.description
-    wrong = [name for name, here in wanted.items() if told.get(name) and here and told[name] != here]
+    described = ctx.task.description
+    wrong = [name for name, here in wanted.items() if described.get(name) and here and described[name] != here]
     if wrong:
         raise CheckFailed(
             f"{ctx.task.source} is the snapshot of another cluster",
@@ -97,13 +97,13 @@ def _require_cluster(ctx: RestoreContext) -> None:
 
 def _require_version(ctx: RestoreContext) -> None:
     """Refuse a snapshot of an etcd whose minor release is newer than this machine's, or more than one older."""
-    told, here = str(ctx.task.description.get("etcdVersion") or ""), ctx.member.version
-    if not told or not here:
+    saved_by, here = str(ctx.task.description.get("etcdVersion") or ""), ctx.member.version
+    if not saved_by or not here:
         return
-    old, new = (Version.parse(f"v{text}") for text in (told, here))
+    old, new = (Version.parse(f"v{text}") for text in (saved_by, here))
     if old.major != new.major or new.minor - old.minor not in (0, 1):
         raise CheckFailed(
-            f"etcd {here} of this machine cannot restore a snapshot of etcd {told}",
+            f"etcd {here} of this machine cannot restore a snapshot of etcd {saved_by}",
             detail="it takes those of its own minor release and of the one before",
             remedy="restore with the version of etcd that saved the snapshot",
         )
@@ -130,7 +130,7 @@ def _lost(ctx: RestoreContext) -> str:
             f"etcd begins again with {ctx.member.name} as its only member. Writes that only the other members have are lost; "
             f"they must not come back with their data. {kept}"
         )
-    told = ctx.task.description
-    since = f" of {told['time']}, revision {told.get('revision')}" if told.get("time") else ""
+    described = ctx.task.description
+    since = f" of {described['time']}, revision {described.get('revision')}" if described.get("time") else ""
     now = f" It is at revision {ctx.status.revision} now." if ctx.status.revision else ""
     return f"The cluster is restored to {ctx.task.source}{since}.{now} Everything that was written since is lost. {kept}"

@@ -57,7 +57,7 @@ def answering(bound: Bound, addresses: Addresses, *, kubeconfig: str) -> KubeAPI
     with ExitStack() as unless_it_answers:
         unless_it_answers.callback(client.close)
         if _missing(client) is not None:
-            PollingWaiter(clock=bound.clock, reporter=bound.connections.told).until(
+            PollingWaiter(clock=bound.clock, reporter=bound.connections.waits).until(
                 lambda: _missing(client),
                 within=PATIENCE,
                 saying=f"the API server {shown_url(access.server)} to answer",

@@ -47,7 +47,7 @@ def arrived(ctx: JoinContext) -> Waited:
 
     Raises WaitTimeout, which names the others.
     """
-    missing = patient(lambda: _told(ctx, _missing(ctx)) or None)
+    missing = patient(lambda: _explained(ctx, _missing(ctx)) or None)
     return ctx.waiter.until(missing, within=_patience(ctx), saying=_saying(ctx), remedy=_remedy(ctx))
 
 
@@ -75,7 +75,7 @@ class Arrivals:
             except APIError:  # the other wait reports it
                 return
             if missing:
-                raise WaitTimeout(f"gave up waiting for {_saying(self._ctx)}", detail=_told(self._ctx, missing), remedy=_remedy(self._ctx))
+                raise WaitTimeout(f"gave up waiting for {_saying(self._ctx)}", detail=_explained(self._ctx, missing), remedy=_remedy(self._ctx))
             self._complete = True
 
 
@@ -109,7 +109,7 @@ def _listens(ctx: JoinContext) -> bool:
     return any(one.port == ctx.addresses.ports.etcd_peer and one.address in places for one in ctx.host.network.listeners())
 
 
-def _told(ctx: JoinContext, missing: Iterable[Member]) -> str:
+def _explained(ctx: JoinContext, missing: Iterable[Member]) -> str:
     return "; ".join(f"{one.shown} has no connection to {peer_url(ctx.addresses)}" for one in missing)
 
 

@@ -122,15 +122,15 @@ _MISSING: Final = {
 
 def _about_flags(error: ValidationError, flags: JoinFlags) -> ValidationError:
     """Return the error with flags instead of fields, for users without a file. `--token` stands for two fields."""
-    told: dict[str, FieldError] = {}
+    by_flag: dict[str, FieldError] = {}
     for one in error.errors:
         name = _FLAGS.get(one.path.text.partition("[")[0], one.path.text)
         if name in {"--discovery-token", "--tls-bootstrap-token"} and not (flags.discovery_token or flags.tls_bootstrap_token):
             name = "--token"
         reason = one.reason if one.value != "" else _MISSING.get(name, one.reason)
-        told.setdefault(name, replace(one, path=FieldPath(name), reason=reason))
+        by_flag.setdefault(name, replace(one, path=FieldPath(name), reason=reason))
     return ValidationError(
-        "the command line is not valid", list(told.values()), remedy="correct the flags named above", is_cut=error.is_cut
+        "the command line is not valid", list(by_flag.values()), remedy="correct the flags named above", is_cut=error.is_cut
     )
 
 
@@ -197,12 +197,12 @@ def _warnings(request: JoinOptions) -> list[str]:
     found = []
     if request.from_file and flags.endpoint:
         found.append(f"{flags.endpoint} is ignored: with --config, discovery is configured in the file")
-    beside = {
+    ineffective = {
         "certificate-key": flags.certificate_key,
         "apiserver-advertise-address": flags.advertise_address,
         "apiserver-bind-port": flags.bind_port != JoinFlags.bind_port,
     }
-    if not flags.control_plane and any(beside.values()):
-        names = ", ".join(f"--{name}" for name, given in beside.items() if given)
+    if not flags.control_plane and any(ineffective.values()):
+        names = ", ".join(f"--{name}" for name, given in ineffective.items() if given)
         found.append(f"{names}: ignored without --control-plane")
     return found

@@ -37,7 +37,7 @@ def coredns(configuration: Configuration, *, api: KubeAPI, patched: Patched, say
     """
     found = _deployment(api)
     wanted = objects.dns(configuration, replicas=_replicas(found))
-    yield from _told(_with_corefile(api, with_patches(wanted, patched), installed=_tag(found), say=say), "CoreDNS", say=say)
+    yield from _announced(_with_corefile(api, with_patches(wanted, patched), installed=_tag(found), say=say), "CoreDNS", say=say)
 
 
 def kube_proxy(
@@ -45,7 +45,7 @@ def kube_proxy(
 ) -> Iterable[Change]:
     """Install kube-proxy."""
     wanted = with_patches(objects.proxy(configuration, addresses, detected), patched)
-    yield from _told((ensure_object(api, DesiredObject(body)) for body in wanted), "kube-proxy", say=say)
+    yield from _announced((ensure_object(api, DesiredObject(body)) for body in wanted), "kube-proxy", say=say)
 
 
 def _with_corefile(api: KubeAPI, wanted: Iterable[Body], *, installed: str, say: Say) -> Iterable[Change]:
@@ -79,7 +79,7 @@ def _carried(own: str, installed: str) -> str:
     return own if installed == target or corefile.no_way(installed, target) else corefile.migrated(own, installed, target)
 
 
-def _told(changes: Iterable[Change], name: str, *, say: Say) -> Iterable[Change]:
+def _announced(changes: Iterable[Change], name: str, *, say: Say) -> Iterable[Change]:
     """Yield the changes of an add-on, and report at the end whether there were any."""
     changed = False
     for change in changes:

@@ -116,8 +116,8 @@ def remove_pods(ctx: Cleanup) -> Iterator[Change]:
     yield from (removal.change for removal in removals if removal.change is not None)
     failed = {removal.sandbox.target: removal.error for removal in removals if removal.error is not None}
     if failed:
-        told = "check them in the container runtime"
-        raise _combined([*failed.values()], what="not every pod could be removed", remedy=told, names=[*failed])
+        hint = "check them in the container runtime"
+        raise _combined([*failed.values()], what="not every pod could be removed", remedy=hint, names=[*failed])
 
 
 def remove_files(ctx: Cleanup) -> Iterator[Change]:
@@ -133,10 +133,10 @@ def empty_directories(ctx: Cleanup) -> Iterator[Change]:
     inventory, kubelet = ctx.inventory, ctx.inventory.layout.kubelet
     if kubelet not in inventory.directories:
         ctx.warn(f'"{kubelet}" does not exist and was not emptied')
-    told = [path for path in inventory.directories if path != kubelet]  # kubeadm's dry run leaves it out
+    directories = [path for path in inventory.directories if path != kubelet]  # kubeadm's dry run leaves it out
     filled = [path for path in inventory.directories if _seen(ctx.host.entries, path)]
-    ctx.tell(f"Deleting contents of directories: {_list(filled)}" * bool(filled), f"Would delete contents of directories: {_list(told)}")
-    return _attempt_all((partial(ctx.host.empty, path) for path in told), what="not every directory could be emptied")
+    ctx.tell(f"Deleting contents of directories: {_list(filled)}" * bool(filled), f"Would delete contents of directories: {_list(directories)}")
+    return _attempt_all((partial(ctx.host.empty, path) for path in directories), what="not every directory could be emptied")
 
 
 def unmount(ctx: Cleanup) -> Iterator[Change]:
@@ -306,8 +306,8 @@ def _combined(failed: Sequence[KubewrightError], *, what: str, remedy: str, name
 
     If one of them is a bug of ours, its remedy includes that.
     """
-    told_of = [f"{name}: {error}" for name, error in zip(names, failed, strict=True)] if names else list(map(str, failed))
+    details = [f"{name}: {error}" for name, error in zip(names, failed, strict=True)] if names else list(map(str, failed))
     remedies = dict.fromkeys([remedy, *(error.remedy for error in failed if error.remedy == BUG)])
-    told = HostError(what, detail="\n".join(told_of), remedy="; ".join(filter(None, remedies)))
-    told.__cause__ = failed[0] if len(failed) == 1 else ExceptionGroup(what, failed)
-    return told
+    combined = HostError(what, detail="\n".join(details), remedy="; ".join(filter(None, remedies)))
+    combined.__cause__ = failed[0] if len(failed) == 1 else ExceptionGroup(what, failed)
+    return combined

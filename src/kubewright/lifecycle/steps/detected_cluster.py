@@ -160,8 +160,8 @@ class DetectedCluster:
     def rootless(self) -> bool:
         """Whether components run as their own users (feature gate RootlessControlPlane)."""
         gates = self.record.get("ClusterConfiguration", {}).get("featureGates")
-        told = isinstance(gates, dict) and gates.get("RootlessControlPlane") is True
-        return told or bool(self.api_server and self.api_server.user)
+        enabled = isinstance(gates, dict) and gates.get("RootlessControlPlane") is True
+        return enabled or bool(self.api_server and self.api_server.user)
 
     @property
     def _says_local_etcd(self) -> bool:

@@ -84,15 +84,15 @@ def _opened(version: str, sources: BinarySources, reporter: Reporter) -> Iterato
 
 def _digest_of(path: Path) -> str:
     """Read the digest that `make machine-tree` has written next to a file."""
-    beside = path.with_name(path.name + contents.DIGEST_SUFFIX)
+    digest_file = path.with_name(path.name + contents.DIGEST_SUFFIX)
     try:
-        with beside.open("rb") as file:
+        with digest_file.open("rb") as file:
             text = file.read(_LARGEST_DIGEST_FILE)
         return digest_in(text.decode("ascii", errors="replace"), file_name=path.name)
     except OSError as error:
-        raise BinariesError(f"the digest of {path} cannot be read: {beside}: {error.strerror}", remedy="copy both files") from error
+        raise BinariesError(f"the digest of {path} cannot be read: {digest_file}: {error.strerror}", remedy="copy both files") from error
     except ValueError as error:
-        raise BinariesError(f"{beside} {error}", remedy="copy both files again") from error
+        raise BinariesError(f"{digest_file} {error}", remedy="copy both files again") from error
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from kubewright.base.errors import DocumentError, KubewrightError
 from kubewright.base.messages import one_line
 from kubewright.base.yaml import Document
 from kubewright.cli.handlers import machine
-from kubewright.cli.handlers.daemons.running import keep_told, until_stopped
+from kubewright.cli.handlers.daemons.running import report_status, until_stopped
 from kubewright.cli.parsing.inputs import absolute
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import write_result
@@ -109,8 +109,8 @@ async def _serve(parsed: Parsed, chosen: AgentOptions, host: Host) -> int:
     notifier = Notifier(os.environ)
     daemon = AgentDaemon(chosen, host, environment=os.environ)
 
-    async def beside() -> None:
-        await keep_told(notifier, ready=lambda: daemon.agent is not None, status=daemon.summary)
+    async def alongside() -> None:
+        await report_status(notifier, ready=lambda: daemon.agent is not None, status=daemon.summary)
 
     def reload() -> None:
         """Read the files again; invalid ones are reported, and change nothing."""
@@ -122,7 +122,7 @@ async def _serve(parsed: Parsed, chosen: AgentOptions, host: Host) -> int:
         else:
             _log.info("the configuration is reloaded")
 
-    await until_stopped(daemon.run, beside=beside, stopping=notifier.stopping, reload=reload)
+    await until_stopped(daemon.run, alongside=alongside, stopping=notifier.stopping, reload=reload)
     return 0
 
 
@@ -137,13 +137,13 @@ def status(parsed: Parsed) -> int:
     shown = {**found, "running": alive}
     form = parsed.text("output")
     if form == "text":
-        sys.stdout.write("".join(f"{line}\n" for line in told(shown)))
+        sys.stdout.write("".join(f"{line}\n" for line in status_lines(shown)))
     else:
         write_result(shown, form=form)
     return 0 if alive and found["ready"] else 1
 
 
-def told(found: Mapping[str, Any]) -> Iterator[str]:
+def status_lines(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield a status for people, one line for each value. Missing values are left out."""
     rows = [(name, value) for name, value in _rows(found) if value]
     width = max(_WIDTH, *(len(name) + _GAP for name, _ in rows))

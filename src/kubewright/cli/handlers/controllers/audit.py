@@ -94,8 +94,8 @@ def _row(place: Place, reviewer: Reviewer) -> dict[str, Any]:
     if not place.signed:
         return row | {"result": UNSIGNED}
     presented = auditing.in_force(place.node, found)
-    told = auditing.problems(presented, reviewer.evidence(presented, reviewer.policy), reviewer.policy)
-    return row | {"result": WRONG if told else GOOD, "problems": told}
+    problems = auditing.problems(presented, reviewer.evidence(presented, reviewer.policy), reviewer.policy)
+    return row | {"result": WRONG if problems else GOOD, "problems": problems}
 
 
 def _issued(api: KubeAPI, now: datetime) -> Iterator[Place]:

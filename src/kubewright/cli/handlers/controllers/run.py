@@ -16,7 +16,7 @@ from kubewright.base.randomness import SystemRandom
 from kubewright.cli.handlers.controllers import evidence_tools, journals
 from kubewright.cli.handlers.controllers.reviewing import policy_location
 from kubewright.cli.handlers.daemons import leader_election, serving
-from kubewright.cli.handlers.daemons.running import keep_told, until_stopped
+from kubewright.cli.handlers.daemons.running import report_status, until_stopped
 from kubewright.cli.parsing.flag_documents import FlagDocument
 from kubewright.cli.parsing.inputs import absolute, given_duration
 from kubewright.cli.parsing.parser import Parsed
@@ -136,16 +136,16 @@ async def _serve(parsed: Parsed, chosen: Options) -> int:
     def status() -> str:
         return "working" if manager.leads else "waiting for the lease"
 
-    async def beside() -> None:
+    async def alongside() -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(keep_told(notifier, ready=lambda: manager.synced, status=status), name="service manager")
+            group.create_task(report_status(notifier, ready=lambda: manager.synced, status=status), name="service manager")
             if named:
                 group.create_task(identities.keep_kubeconfig((api,), access, path, read=files.read), name="credentials")
             else:
                 group.create_task(in_cluster.keep_token((api,), access, read=files.read), name="credentials")
 
     try:
-        await until_stopped(manager.run, beside=beside, stopping=notifier.stopping)
+        await until_stopped(manager.run, alongside=alongside, stopping=notifier.stopping)
     finally:
         await stop_serving()
         await api.close()

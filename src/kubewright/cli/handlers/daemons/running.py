@@ -20,17 +20,17 @@ _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 async def until_stopped(
     work: Callable[[], Awaitable[None]],
     *,
-    beside: Callable[[], Coroutine[None, None, None]],
+    alongside: Callable[[], Coroutine[None, None, None]],
     stopping: Callable[[], None],
     reload: Callable[[], None] | None = None,
 ) -> None:
-    """Run `work` until a signal arrives, and `beside` concurrently.
+    """Run `work` until a signal arrives, and `alongside` concurrently.
 
     Exceptions of the work are raised. SIGHUP calls `reload`, if given.
     """
     running = asyncio.get_running_loop()
     task = asyncio.ensure_future(work())
-    other = asyncio.create_task(unexpected.keep_running("what a daemon tells", beside, expected=()), name="beside the work")
+    other = asyncio.create_task(unexpected.keep_running("reports of a daemon", alongside, expected=()), name="reports of a daemon")
     stopped = False
 
     def stop(number: signal.Signals) -> None:
@@ -54,16 +54,16 @@ async def until_stopped(
         await asyncio.wait((other,))
 
 
-async def keep_told(notifier: Notifier, *, ready: Callable[[], bool], status: Callable[[], str]) -> None:
+async def report_status(notifier: Notifier, *, ready: Callable[[], bool], status: Callable[[], str]) -> None:
     """Report the completed start to the service manager, and then keep-alive messages and each new status, from the loop that does the work."""
     while not ready():
         await asyncio.sleep(_LOOK)
-    told = status()
-    notifier.ready(told)
+    reported = status()
+    notifier.ready(reported)
     while True:
-        if (found := status()) != told:
-            told = found
-            notifier.status(told)
+        if (found := status()) != reported:
+            reported = found
+            notifier.status(reported)
         if notifier.watchdog is not None:
             notifier.alive()
         await asyncio.sleep(min(notifier.watchdog or 1.0, 1.0))

@@ -47,7 +47,7 @@ class Leading(Protocol):
         """Work once no other hub does. Raises LeadershipLost."""
         ...
 
-    async def beside(self) -> None:
+    async def maintain(self) -> None:
         """Do what must be done in the meantime, until cancelled."""
         ...
 
@@ -78,7 +78,7 @@ class FileLock:
     async def run(self, work: Callable[[], Awaitable[None]]) -> None:
         await work()
 
-    async def beside(self) -> None:
+    async def maintain(self) -> None:
         """Do nothing: there is no such work."""
 
     async def close(self) -> None:
@@ -136,7 +136,7 @@ class SecretsElection:
         except APIError:  # the election retries
             return
 
-    async def beside(self) -> None:
+    async def maintain(self) -> None:
         clients = (self._api, _Synchronous(self._store))
         if self._kubeconfig is None:
             await in_cluster.keep_token(clients, self._access, read=Files().read)

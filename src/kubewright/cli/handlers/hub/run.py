@@ -70,16 +70,16 @@ async def _serve(parsed: Parsed, store: HubStore, leading: Leading) -> int:
 
     stop_serving = await serving.serve(parsed, files=Files(), ready=unready, metrics=registry, own=None)
 
-    async def beside() -> None:
+    async def alongside() -> None:
         async with asyncio.TaskGroup() as group:
-            group.create_task(leading.beside(), name="credentials of the state")
-            group.create_task(running.keep_told(notifier, ready=lambda: not unready(), status=status), name="service manager")
+            group.create_task(leading.maintain(), name="credentials of the state")
+            group.create_task(running.report_status(notifier, ready=lambda: not unready(), status=status), name="service manager")
 
     def status() -> str:
         return "waiting for the lease" if leading.waits else "serving"
 
     try:
-        await running.until_stopped(lambda: leading.run(hub.run), beside=beside, stopping=notifier.stopping)
+        await running.until_stopped(lambda: leading.run(hub.run), alongside=alongside, stopping=notifier.stopping)
     finally:
         await stop_serving()
         thread.close()

@@ -63,13 +63,13 @@ def placed(ctx: UpgradeContext, kept: Checkpoint, component: str) -> Iterator[Ch
     """Write the renewed certificates of a component."""
     for name in OF_COMPONENT[component]:
         if name in kept.pairs and any(checkpoint.put_pair(ctx.host, kept, name)):
-            yield _told(ctx, name)
+            yield _change(ctx, name)
 
 
 def renewed_administrators(ctx: UpgradeContext) -> Iterator[Change]:
     """Renew admin.conf and super-admin.conf, if they exist."""
     names = [name for name in _ADMINISTRATORS if ctx.kubeconfigs.read(name) is not None]
-    yield from (_told(ctx, name) for name in _renewed(ctx, ctx.host, names))
+    yield from (_change(ctx, name) for name in _renewed(ctx, ctx.host, names))
 
 
 def renewed_controllers(ctx: UpgradeContext) -> Iterator[Change]:
@@ -81,7 +81,7 @@ def renewed_controllers(ctx: UpgradeContext) -> Iterator[Change]:
     if ctx.kubeconfigs.read(name) is None:
         return
     for one in _renewed(ctx, ctx.host, [name]):
-        yield _told(ctx, one)
+        yield _change(ctx, one)
         try:
             for sandbox in ctx.host.runtime.sandboxes():
                 if (sandbox.namespace, sandbox.name) == (NAMESPACE, pod) and sandbox.ready:
@@ -90,7 +90,7 @@ def renewed_controllers(ctx: UpgradeContext) -> Iterator[Change]:
             ctx.reporter.emit(Warned(text=f"restart the static pod {pod}: it still uses its earlier certificate ({error})"))
 
 
-def _told(ctx: UpgradeContext, name: str) -> Change:
+def _change(ctx: UpgradeContext, name: str) -> Change:
     ctx.say(TOPIC, f"Renewing {name} certificate")
     return Change(target=f"certificate {name}", action=Action.UPDATE, reason="renewed with its component")
 

@@ -143,11 +143,11 @@ class Provisioner:
     async def run(self) -> None:
         """Work until cancelled."""
         for informer, kind in ((self._claims, CLAIM.kind), (self._volumes, VOLUME.kind)):
-            informer.subscribe(lambda event, kind=kind: self._told(kind, event))  # type: ignore[misc]
+            informer.subscribe(lambda event, kind=kind: self._changed(kind, event))  # type: ignore[misc]
             await informer.wait_synced()
         await Workers(self.name, queue=self._queue, handle=self._handle, count=4).run()
 
-    def _told(self, kind: str, event: WatchEvent) -> None:
+    def _changed(self, kind: str, event: WatchEvent) -> None:
         if event.type is not EventType.DELETED:
             self._heard(kind, event.object)
 
