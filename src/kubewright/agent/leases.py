@@ -20,7 +20,7 @@ from kubewright.kube.resources import LEASE, NODE
 NAMESPACE: Final = "kube-node-lease"
 
 
-class LeaseTerms(TypedDict):
+class RenewalTerms(TypedDict):
     """The terms of each renewal.
 
     The duration is in seconds; the time has exactly six fractional digits, because the API refuses others.
@@ -191,5 +191,5 @@ class LeaseController:
         self.renewed_at = self._clock.now()
         self._accepted()
 
-    def _terms(self) -> LeaseTerms:
-        return LeaseTerms(duration=self._timings.lease_duration, now=rfc3339_micro(self._clock.now()))
+    def _terms(self) -> RenewalTerms:
+        return RenewalTerms(duration=self._timings.lease_duration, now=rfc3339_micro(self._clock.now()))

@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 from kubewright.base.errors import UsageError
 from kubewright.http import failures, messages, tracing
 from kubewright.http.connections import Connection, NotHTTP, Streamed, TooLarge, Truncated, Whole
+from kubewright.http.connectors import Connector, ProxyFailed
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import REQUEST_TIMEOUT, Limits, Request, Response, header_pairs
 from kubewright.http.proxies import Proxy, origin
-from kubewright.http.ways import ProxyFailed, Way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,9 +60,9 @@ class Transport(messages.AsyncTransport):
         if place.scheme == "https" and context is None:
             raise UsageError(f"{self._server} uses TLS, and there is nothing to verify its certificate with", remedy="pass an SSLContext")
         self._limits = limits or Limits()
-        self._way = Way(self._server, context=context, server_name=server_name, proxy=proxy)
+        self._connector = Connector(self._server, context=context, server_name=server_name, proxy=proxy)
         self._before, authorization = "", None
-        if proxy is not None and self._way.forwarding:
+        if proxy is not None and self._connector.forwarding:
             self._before, authorization = self._server, proxy.authorization()
         self._common = f"HTTP/1.1\r\nhost: {place.netloc}\r\nuser-agent: kubewright\r\naccept-encoding: identity\r\n"
         if authorization is not None:
@@ -211,7 +211,7 @@ class Transport(messages.AsyncTransport):
         try:
             async with asyncio.timeout(self._limits.connect) as bound:
                 self._opening.add(bound)
-                connection = await self._way.opened()
+                connection = await self._connector.opened()
         finally:
             self._opening.discard(bound)
         try:

@@ -38,7 +38,7 @@ class Command:
     text: str = ""
 
 
-class Host(Protocol):
+class FirewallPrograms(Protocol):
     """Access to the host's firewalls; tests replace it."""
 
     def has(self, program: str) -> bool:
@@ -50,7 +50,7 @@ class Host(Protocol):
         ...
 
 
-class RealHost:
+class HostFirewallPrograms:
     """This host. `nft` is the program of the machines' Debian tree, which hosts need not have."""
 
     def has(self, program: str) -> bool:
@@ -75,13 +75,13 @@ class Firewall:
     """A kind of firewall: the commands that add the exceptions which a bridge lacks, and those that remove its exceptions."""
 
     name: str
-    lacking: Callable[[str, Host, Ruleset], Iterator[Command]] = field(repr=False)
-    leftover: Callable[[str, Host, Ruleset], Iterator[Command]] = field(repr=False)
+    lacking: Callable[[str, FirewallPrograms, Ruleset], Iterator[Command]] = field(repr=False)
+    leftover: Callable[[str, FirewallPrograms, Ruleset], Iterator[Command]] = field(repr=False)
 
 
-def ensure(bridge: str, host: Host | None = None) -> list[str]:
+def ensure(bridge: str, host: FirewallPrograms | None = None) -> list[str]:
     """Add the exceptions that a bridge lacks; returns the firewalls that were changed. Raises HostError."""
-    host = host or RealHost()
+    host = host or HostFirewallPrograms()
     ruleset = read(host)
     changed = []
     for firewall in FIREWALLS:
@@ -92,9 +92,9 @@ def ensure(bridge: str, host: Host | None = None) -> list[str]:
     return changed
 
 
-def remove(bridge: str, host: Host | None = None) -> None:
+def remove(bridge: str, host: FirewallPrograms | None = None) -> None:
     """Remove the exceptions of a bridge; those of a firewall that has ended meanwhile are gone already."""
-    host = host or RealHost()
+    host = host or HostFirewallPrograms()
     ruleset = read(host)
     for firewall in FIREWALLS:
         with suppress(HostError):
@@ -102,7 +102,7 @@ def remove(bridge: str, host: Host | None = None) -> None:
                 host.run(command)
 
 
-def read(host: Host) -> Ruleset:
+def read(host: FirewallPrograms) -> Ruleset:
     """Read the ruleset of nftables; an empty one if the kernel has none."""
     try:
         rows = json.loads(host.run(Command(argv=("nft", "-j", "list", "ruleset"))) or "{}").get("nftables", [])
@@ -116,7 +116,7 @@ def read(host: Host) -> Ruleset:
     )
 
 
-def _iptables_rules(host: Host, program: str) -> list[list[str]]:
+def _iptables_rules(host: FirewallPrograms, program: str) -> list[list[str]]:
     """Return the lines of the FORWARD chain; nothing if it accepts everything, or the kernel has none."""
     try:
         said = host.run(Command(argv=(program, "-w", "-S", "FORWARD"))) if host.has(program) else ""
@@ -129,7 +129,7 @@ def _iptables_rules(host: Host, program: str) -> list[list[str]]:
 def _iptables(program: str) -> Firewall:
     """Return iptables, or its counterpart for IPv6."""
 
-    def lacking(bridge: str, host: Host, _: Ruleset) -> Iterator[Command]:
+    def lacking(bridge: str, host: FirewallPrograms, _: Ruleset) -> Iterator[Command]:
         lines = _iptables_rules(host, program)
         wanted: dict[str, Sequence[str]] = {"-i": (), "-o": ("-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED")}
         for direction, condition in wanted.items():
@@ -137,7 +137,7 @@ def _iptables(program: str) -> Firewall:
                 rule = (direction, bridge, *condition, "-m", "comment", "--comment", _MARK, "-j", "ACCEPT")
                 yield Command(argv=(program, "-w", "-I", "FORWARD", *rule))
 
-    def leftover(bridge: str, host: Host, _: Ruleset) -> Iterator[Command]:
+    def leftover(bridge: str, host: FirewallPrograms, _: Ruleset) -> Iterator[Command]:
         for line in _iptables_rules(host, program):
             if {bridge, _MARK} <= set(line):
                 yield Command(argv=(program, "-w", "-D", *line[1:]))
@@ -149,17 +149,17 @@ def _firewalld_knows(bridge: str, ruleset: Ruleset) -> bool:
     return any(rule["table"] == _FIREWALLD and bridge in json.dumps(rule) for rule in ruleset.rules)
 
 
-def _firewalld_lacking(bridge: str, _: Host, ruleset: Ruleset) -> Iterator[Command]:
+def _firewalld_lacking(bridge: str, _: FirewallPrograms, ruleset: Ruleset) -> Iterator[Command]:
     if any(name == _FIREWALLD for _, name in ruleset.tables) and not _firewalld_knows(bridge, ruleset):
         yield Command(argv=("firewall-cmd", "--zone=trusted", f"--add-interface={bridge}"))
 
 
-def _firewalld_leftover(bridge: str, _: Host, ruleset: Ruleset) -> Iterator[Command]:
+def _firewalld_leftover(bridge: str, _: FirewallPrograms, ruleset: Ruleset) -> Iterator[Command]:
     if _firewalld_knows(bridge, ruleset):
         yield Command(argv=("firewall-cmd", "--zone=trusted", f"--remove-interface={bridge}"))
 
 
-def _nftables_lacking(bridge: str, host: Host, ruleset: Ruleset) -> Iterator[Command]:
+def _nftables_lacking(bridge: str, host: FirewallPrograms, ruleset: Ruleset) -> Iterator[Command]:
     for chain in ruleset.chains:
         family, table, name = chain["family"], chain["table"], chain["name"]
         rules = [rule for rule in ruleset.rules if (rule["family"], rule["table"], rule["chain"]) == (family, table, name)]
@@ -175,7 +175,7 @@ def _nftables_lacking(bridge: str, host: Host, ruleset: Ruleset) -> Iterator[Com
         yield Command(argv=("nft", "-f", "-"), text="".join(lines))
 
 
-def _nftables_leftover(bridge: str, _: Host, ruleset: Ruleset) -> Iterator[Command]:
+def _nftables_leftover(bridge: str, _: FirewallPrograms, ruleset: Ruleset) -> Iterator[Command]:
     for rule in ruleset.rules:
         if _is_ours(rule, bridge):
             place_of = f"{rule['family']} {rule['table']} {rule['chain']} handle {rule['handle']}"

@@ -21,7 +21,7 @@ MACHINE = MachineInfo(cores=4, memory=8 * GIB, huge_pages={2 << 20: 512}, archit
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
 
-def configuration(*texts: str, **given: object) -> reading.Configuration:
+def configuration(*texts: str, **given: object) -> reading.AgentConfiguration:
     documents = [yaml.load_one((HEAD + text).encode(), source=f"{number}.yaml") for number, text in enumerate(texts)]
     config, drop_ins = (documents[0], documents[1:]) if documents else (None, [])
     return reading.read(config, {name.replace("_", "-"): value for name, value in given.items()}, drop_ins=drop_ins)

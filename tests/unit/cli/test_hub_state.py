@@ -15,7 +15,7 @@ from kubewright.base.clock import FakeClock, rfc3339
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli.handlers.hub import state, state_key, stores
-from kubewright.cli.handlers.hub.stores import FileState, SecretsState, StateOptions
+from kubewright.cli.handlers.hub.stores import StateInFile, StateInSecrets, StateOptions
 from kubewright.cli.main import main
 from kubewright.cli.parsing.parser import parse
 from kubewright.enrollment.state.store import TAKEN_OVER, Event, JoinToken
@@ -49,9 +49,9 @@ def test_concurrent_first_commands_create_one_state_with_one_key(tmp_path):
 @pytest.mark.parametrize(
     ("text", "kind", "problem"),
     [
-        ("state.db", FileState, ""),
-        ("/var/lib/a:b/state.db", FileState, ""),
-        ("secrets:hubs/one", SecretsState, ""),
+        ("state.db", StateInFile, ""),
+        ("/var/lib/a:b/state.db", StateInFile, ""),
+        ("secrets:hubs/one", StateInSecrets, ""),
         ("secrets:hubs", None, "names no Secrets"),
         ("secrets:hubs/One", None, "names no Secrets"),
     ],

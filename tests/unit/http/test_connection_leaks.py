@@ -25,7 +25,7 @@ import uvloop
 from halting_server import ENDS, PROXY_STAGES, STAGES, TLS_STAGES, HaltingServer
 
 from busy import HANGS
-from kubewright.http import lean, tls, ways
+from kubewright.http import connectors, lean, tls
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Limits
 from kubewright.http.proxies import Proxy
@@ -147,7 +147,7 @@ class Cancelled:
 @pytest.fixture(params=WAYS)
 def bench(request: pytest.FixtureRequest, server_tls: ssl.SSLContext, ca_pem: bytes, monkeypatch) -> Iterator[Bench]:
     trusting = tls.client_context(ca_pem)
-    monkeypatch.setattr(ways, "host_context", lambda: trusting)
+    monkeypatch.setattr(connectors, "host_context", lambda: trusting)
     found = Bench(request.param, server_tls, trusting)
     yield found
     found.stop()

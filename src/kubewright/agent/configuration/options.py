@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from kubewright.agent.configuration.kubelet_api import KubeletAPIOptions, kubelet_api_options
-from kubewright.agent.configuration.reading import Configuration
+from kubewright.agent.configuration.reading import AgentConfiguration
 from kubewright.agent.dependencies import Duties, Timings
 from kubewright.agent.observation.addresses import node_ip_errors
 from kubewright.agent.observation.observer import Looks
@@ -117,7 +117,7 @@ def require_kubeconfig(options: AgentOptions, files: FileReader) -> None:
         )
 
 
-def options_of(configuration: Configuration, own: Own, *, host_name: str) -> AgentOptions:
+def options_of(configuration: AgentConfiguration, own: Own, *, host_name: str) -> AgentOptions:
     """Combine files and flags.
 
     Raises UsageError without a kubeconfig, ValidationError for values that no node can have.

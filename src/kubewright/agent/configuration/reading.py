@@ -49,7 +49,7 @@ _BY_NAME: Final = {flag.name: flag for flag in FLAGS}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Configuration:
+class AgentConfiguration:
     """The result of reading files and flags.
 
     `kubelet` has every field, decoded; `notes` say what is ignored and why, one line per reason.
@@ -59,7 +59,7 @@ class Configuration:
     notes: Sequence[str] = ()
 
 
-def read(config: Document | None, flags: Mapping[str, object], *, drop_ins: Sequence[Document] = ()) -> Configuration:
+def read(config: Document | None, flags: Mapping[str, object], *, drop_ins: Sequence[Document] = ()) -> AgentConfiguration:
     """Read all sources.
 
     These are the document of `--config`, those of `--config-dir` in their order, and the values of the flags that were
@@ -85,7 +85,7 @@ def read(config: Document | None, flags: Mapping[str, object], *, drop_ins: Sequ
     found = dict(KUBELET.decode(merged, findings.root))
     if errors := [*findings.errors, *_errors(found)]:
         raise ValidationError("the configuration of the kubelet is not valid", errors, remedy="correct the fields named above")
-    return Configuration(kubelet=found, notes=(*map(str, findings.surplus), *_notes(merged, given)))
+    return AgentConfiguration(kubelet=found, notes=(*map(str, findings.surplus), *_notes(merged, given)))
 
 
 def with_defaults(content: Mapping[str, Any]) -> dict[str, Any]:

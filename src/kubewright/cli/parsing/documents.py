@@ -14,9 +14,7 @@ def read_documents(path: str) -> list[Document]:
     try:
         content = Path(path).read_bytes()
     except OSError as error:
-        raise DocumentError(
-            f"cannot read {path}", detail=error.strerror or "", remedy="pass an existing file that you can read"
-        ) from error
+        raise DocumentError(f"cannot read {path}", detail=error.strerror or "", remedy="pass an existing file that you can read") from error
     found = yaml.load_all(content, source=path, recognise_json=True)
     for document in found:
         masking.remember_within(document.value)

@@ -175,7 +175,9 @@ def _server_problem(vpn: VPN, server: str) -> str:
         return f"{vpn.server} is not https://ADDRESS:PORT"
     inside = vpn.behind == vpn.networks
     if not inside and host == formats.split_host_port(vpn.endpoint)[0]:
-        return f"{host} is outside the tunnel, which ends there; use the hub's address in the VPN, if the API server's certificate includes it"
+        return (
+            f"{host} is outside the tunnel, which ends there; use the hub's address in the VPN, if the API server's certificate includes it"
+        )
     return "" if server else "the cluster has no server"
 
 

@@ -87,7 +87,9 @@ def check(ctx: BackupContext) -> Iterable[Change]:
     _ = ctx.etcdutl  # it may have to be fetched, which must happen before anything is written
     described = ctx.task.description
     if ctx.begun(RESTORE_BACKUP) is None:
-        ctx.confirm(f"This machine becomes the control plane {described.get('node')} again, as it was at {described.get('time')}.", topic="backup")
+        ctx.confirm(
+            f"This machine becomes the control plane {described.get('node')} again, as it was at {described.get('time')}.", topic="backup"
+        )
     return ()
 
 

@@ -17,7 +17,7 @@ from kubewright.etcd.api import Member, NoQuorum, by_peer_url, initial_cluster
 from kubewright.etcd.membership import EtcdMember, Joining
 from kubewright.host.desired import Service
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.etcd import removal, this_member, turns
+from kubewright.lifecycle.etcd import leasing, removal, this_member
 from kubewright.lifecycle.etcd.context import SERVING, ReplaceContext
 from kubewright.lifecycle.etcd.data import DataSwap
 from kubewright.lifecycle.etcd.request import replace_task
@@ -38,7 +38,7 @@ def check(ctx: ReplaceContext) -> Iterable[Change]:
 
     Raises WaitTimeout, what `planned` raises, and UsageError for any answer but yes.
     """
-    turns.awaited(ctx)
+    leasing.awaited(ctx)
     planned(ctx)
     serves = " It serves now." if ctx.status.healthy else ""
     if ctx.begun(REPLACE) is None and not ctx.replaced:
@@ -109,7 +109,7 @@ def carried_out(ctx: ReplaceContext) -> Iterator[Step]:
     if ctx.replaced:
         ctx.say(f"{ctx.member.name} has been replaced already, and serves; nothing is changed. --again replaces it once more")
         return
-    with turns.taken(ctx):
+    with leasing.taken(ctx):
         yield from _replaced(ctx)
 
 

@@ -15,7 +15,7 @@ from kubewright.base.errors import HostError
 from kubewright.etcd.api import Status
 from kubewright.host.desired import File, Generated, Service
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.etcd import etcdutl, restore_checks, this_member, turns
+from kubewright.lifecycle.etcd import etcdutl, leasing, restore_checks, this_member
 from kubewright.lifecycle.etcd.context import RestoreContext
 from kubewright.lifecycle.etcd.data import DataSwap
 from kubewright.lifecycle.etcd.request import restore_task
@@ -41,7 +41,7 @@ def carried_out(ctx: RestoreContext) -> Iterator[Step]:
     elif ctx.restored is not None:
         ctx.say(f"etcd already is the cluster that was made from {ctx.goal}; nothing is changed. --again restores it once more")
     else:
-        with turns.taken(ctx):
+        with leasing.taken(ctx):
             restore_checks.require_others_stopped(ctx)  # another machine may have started its member since
             yield from _restore(ctx)
 

@@ -18,10 +18,10 @@ from kubewright.host.desired import File
 from kubewright.host.overlay import OverlayHost
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import ABSENT, Checkpoint, State
+from kubewright.lifecycle.steps.component_versions import core
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD, DetectedCluster, StaticPod, read_static_pod
-from kubewright.lifecycle.steps.running import core
 from kubewright.lifecycle.steps.static_pods import MANIFEST_MODE
-from kubewright.lifecycle.steps.stopping import StaticPods
+from kubewright.lifecycle.steps.stopping import StoppingPods
 
 if TYPE_CHECKING:
     from kubewright.apis.machine import Layout
@@ -54,7 +54,7 @@ class ThisMember:
     kubernetes: str
     manifests: Mapping[str, bytes]
     peers: Mapping[str, str]
-    pods: StaticPods
+    pods: StoppingPods
     api_server: str = ""
 
     @property
@@ -132,11 +132,11 @@ def _peers_of_replacement(host: Host, path: PurePosixPath, *, own: str) -> Mappi
     return _peers(StaticPod(body=body), own=own)
 
 
-def _pods(node: str, server: StaticPod | None, *, held: list[tuple[str, int]], port: int) -> StaticPods:
+def _pods(node: str, server: StaticPod | None, *, held: list[tuple[str, int]], port: int) -> StoppingPods:
     """Return the static pods, with the addresses on which they listen: etcd at `held`, the API server at a port."""
     if server is None:
-        return StaticPods(names=(ETCD,), node=node, held=tuple(held))
-    return StaticPods(names=(ETCD, API_SERVER), node=node, held=(*held, (server.argument("advertise-address"), port)))
+        return StoppingPods(names=(ETCD,), node=node, held=tuple(held))
+    return StoppingPods(names=(ETCD, API_SERVER), node=node, held=(*held, (server.argument("advertise-address"), port)))
 
 
 def _held(etcd: StaticPod, path: PurePosixPath) -> list[tuple[str, int]]:

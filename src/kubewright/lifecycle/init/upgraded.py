@@ -9,7 +9,7 @@ from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.errors import ConfigurationChanged, DocumentError
 from kubewright.host.seam import Host
 from kubewright.lifecycle import machine_record, stored_configuration
-from kubewright.lifecycle.steps import running
+from kubewright.lifecycle.steps import component_versions
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, read_static_pod
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ def require_no_older_machine(host: Host, configuration: Configuration) -> None:
     """
     with suppress(DocumentError):  # a manifest that cannot be read has no version
         pod = read_static_pod(host, host.layout.manifest(API_SERVER))
-        present = running.version_of(pod.body) if pod is not None else ""
-        if running.is_older(configuration.cluster.kubernetes_version, present) and _lasts(host):
+        present = component_versions.version_of(pod.body) if pod is not None else ""
+        if component_versions.is_older(configuration.cluster.kubernetes_version, present) and _lasts(host):
             raise _older(f"the API server of this machine has v{present}", f"v{present}", configuration)
 
 
@@ -36,7 +36,7 @@ def require_no_older_cluster(api: KubeAPI, configuration: Configuration) -> None
     found = stored_configuration.find(api, stored_configuration.KUBEADM_CONFIG)
     value = found.value if found is not None else None
     stored = value.get("kubernetesVersion") if isinstance(value, dict) else None
-    if isinstance(stored, str) and running.is_older(configuration.cluster.kubernetes_version, stored):
+    if isinstance(stored, str) and component_versions.is_older(configuration.cluster.kubernetes_version, stored):
         raise _older(f"the cluster has been upgraded to {stored}", stored, configuration)
 
 

@@ -23,7 +23,7 @@ from kubewright.lifecycle.join import peers
 from kubewright.lifecycle.stacked_etcd import QUORUM_REMEDY, client_url, peer_url
 from kubewright.lifecycle.steps import static_pods, stopping
 from kubewright.lifecycle.steps.kubelet import with_server
-from kubewright.lifecycle.steps.stopping import StaticPods
+from kubewright.lifecycle.steps.stopping import StoppingPods
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.join.context import JoinContext
@@ -155,5 +155,5 @@ def wait_until_gone(ctx: JoinContext, *, pods: Iterable[str]) -> Iterable[Change
     Raises WaitTimeout.
     """
     held = (ctx.addresses.advertise, ctx.addresses.ports.etcd_peer)
-    ended = StaticPods(names=tuple(pods), node=ctx.node_name, held=(held,))
+    ended = StoppingPods(names=tuple(pods), node=ctx.node_name, held=(held,))
     return stopping.until_gone(ended, host=ctx.host, waiter=ctx.waiter, within=_patience(ctx))

@@ -75,7 +75,9 @@ class Arrivals:
             except APIError:  # the other wait reports it
                 return
             if missing:
-                raise WaitTimeout(f"gave up waiting for {_saying(self._ctx)}", detail=_explained(self._ctx, missing), remedy=_remedy(self._ctx))
+                raise WaitTimeout(
+                    f"gave up waiting for {_saying(self._ctx)}", detail=_explained(self._ctx, missing), remedy=_remedy(self._ctx)
+                )
             self._complete = True
 
 

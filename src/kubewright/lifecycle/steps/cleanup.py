@@ -135,7 +135,9 @@ def empty_directories(ctx: Cleanup) -> Iterator[Change]:
         ctx.warn(f'"{kubelet}" does not exist and was not emptied')
     directories = [path for path in inventory.directories if path != kubelet]  # kubeadm's dry run leaves it out
     filled = [path for path in inventory.directories if _seen(ctx.host.entries, path)]
-    ctx.tell(f"Deleting contents of directories: {_list(filled)}" * bool(filled), f"Would delete contents of directories: {_list(directories)}")
+    ctx.tell(
+        f"Deleting contents of directories: {_list(filled)}" * bool(filled), f"Would delete contents of directories: {_list(directories)}"
+    )
     return _attempt_all((partial(ctx.host.empty, path) for path in directories), what="not every directory could be emptied")
 
 

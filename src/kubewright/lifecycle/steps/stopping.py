@@ -23,7 +23,7 @@ _BY_KUBELET: Final = 8.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class StaticPods:
+class StoppingPods:
     """Static pods of the machine with this node name.
 
     They are running while something listens at one of the addresses and ports `held`.
@@ -34,7 +34,7 @@ class StaticPods:
     held: tuple[tuple[str, int], ...]
 
 
-def until_gone(pods: StaticPods, *, host: Host, waiter: Waiter, within: float) -> Iterable[Step]:
+def until_gone(pods: StoppingPods, *, host: Host, waiter: Waiter, within: float) -> Iterable[Step]:
     """Wait until nothing uses the addresses of static pods whose manifests were removed before.
 
     A kubelet that was restarted stops no static pod before it has a response from an API server (kubelet v1.36,
@@ -52,7 +52,7 @@ def until_gone(pods: StaticPods, *, host: Host, waiter: Waiter, within: float) -
         yield _free(pods, host=host, waiter=waiter, within=within)
 
 
-def _free(pods: StaticPods, *, host: Host, waiter: Waiter, within: float) -> Waited:
+def _free(pods: StoppingPods, *, host: Host, waiter: Waiter, within: float) -> Waited:
     def free() -> str | None:
         listening = host.network.listeners()
         held = [port for address, port in pods.held if blocking(listening, address, port) is not None]

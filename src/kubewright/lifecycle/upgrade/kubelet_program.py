@@ -17,7 +17,7 @@ from kubewright.host.desired import File, Service
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE
 from kubewright.kube.server_info import server_version
-from kubewright.lifecycle.steps import checkpoint, draining, running
+from kubewright.lifecycle.steps import checkpoint, component_versions, draining
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, read_static_pod
 from kubewright.lifecycle.steps.kubelet import FIX, SERVICE
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
@@ -96,10 +96,10 @@ def _version(ctx: UpgradeContext, program: str) -> Version:
 def _require_last(ctx: UpgradeContext, version: Version) -> None:
     """Raise HostError for a kubelet that is newer than an API server; that of this machine is known from its manifest."""
     for text, places in _other_servers(ctx).items():
-        if places and running.is_older(text, str(version)):
+        if places and component_versions.is_older(text, str(version)):
             raise _too_new(version, text, ", ".join(places))
     own = read_static_pod(ctx.host, ctx.host.layout.manifest(API_SERVER))
-    if own is not None and running.is_older(present := running.version_of(own.body), str(version)):
+    if own is not None and component_versions.is_older(present := component_versions.version_of(own.body), str(version)):
         raise _too_new(version, f"v{present}", "this machine")
 
 

@@ -13,7 +13,7 @@ from kubewright.base.records import dataclass, field, replace
 from kubewright.kube.resources import NODE, POD
 from kubewright.lifecycle import stored_configuration
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
-from kubewright.lifecycle.steps import checkpoint, running
+from kubewright.lifecycle.steps import checkpoint, component_versions
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION, UpgradeContext, UpgradeTask
 from kubewright.lifecycle.upgrade.control_plane import phase, proofs
@@ -69,7 +69,7 @@ class UpgradeStatus:
         return steps
 
     def _behind(self, components: Sequence[str]) -> list[str]:
-        found = [one.node for one in self.versions if one.component in components and running.is_older(one.version, self.stored)]
+        found = [one.node for one in self.versions if one.component in components and component_versions.is_older(one.version, self.stored)]
         return list(dict.fromkeys(found))
 
     def as_map(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def _of_pod(ctx: StatusContext, name: str, node: str, pod: Mapping[str, Any]) ->
     if name == API_SERVER and endpoint and ctx.control_plane:
         client = ctx.bound.connections.kube(replace(ctx.administrator, server=f"https://{endpoint}"))
         return _asked(node, name, lambda: str(json.loads(client.raw("GET", "/version").body)["gitVersion"]))
-    version = running.version_of(pod)
+    version = component_versions.version_of(pod)
     return ComponentVersion(node=node, component=name, version=version if name == ETCD or not version else f"v{version}", source=IMAGE)
 
 

@@ -51,7 +51,7 @@ def run(parsed: Parsed) -> int:
     return loop.run(lambda: _serve(parsed, chosen, host))
 
 
-def configuration_of(parsed: Parsed, files: FileReader) -> reading.Configuration:
+def configuration_of(parsed: Parsed, files: FileReader) -> reading.AgentConfiguration:
     """Read the files and flags.
 
     Raises DocumentError for a file that is missing or not a KubeletConfiguration, ValidationError for invalid values.
@@ -63,7 +63,7 @@ def configuration_of(parsed: Parsed, files: FileReader) -> reading.Configuration
     return reading.read(config, flags, drop_ins=list(_drop_ins(PurePosixPath(directory), files)) if directory else ())
 
 
-def options_of(parsed: Parsed, configuration: reading.Configuration, *, host_name: str) -> AgentOptions:
+def options_of(parsed: Parsed, configuration: reading.AgentConfiguration, *, host_name: str) -> AgentOptions:
     """Return the configuration together with the flags that are not fields of it."""
     own = Own(
         kubeconfig=absolute(parsed.text("kubeconfig")),

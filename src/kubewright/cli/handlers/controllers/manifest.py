@@ -64,5 +64,7 @@ FORMS: Final[Mapping[str, Callable[[Parsed], list[dict[str, Any]]]]] = {"static-
 
 def _image(parsed: Parsed) -> str:
     if not parsed.text("image"):
-        raise UsageError("kubewright has no published image", remedy="build one (docs/guide/controllers.md), and pass its name with --image")
+        raise UsageError(
+            "kubewright has no published image", remedy="build one (docs/guide/controllers.md), and pass its name with --image"
+        )
     return parsed.text("image")

@@ -18,7 +18,7 @@ from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.cli.handlers import cluster_access
 from kubewright.cli.handlers.hub import stores
-from kubewright.cli.handlers.hub.stores import FileState, State, StateOptions
+from kubewright.cli.handlers.hub.stores import State, StateInFile, StateOptions
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.flag_documents import FlagDocument
 from kubewright.cli.parsing.parser import Parsed
@@ -56,10 +56,10 @@ def state_of(parsed: Parsed) -> State:
     return stores.state_of(inputs.complete(CONFIG.with_file(parsed), StateOptions))
 
 
-def file_of(parsed: Parsed) -> FileState:
+def file_of(parsed: Parsed) -> StateInFile:
     """Return the state, which must be in a file. Raises UsageError."""
     found = state_of(parsed)
-    if not isinstance(found, FileState):
+    if not isinstance(found, StateInFile):
         raise UsageError(
             "the state is in Secrets, and not in a file", remedy="copies of the management cluster's etcd have it: copy and restore that"
         )

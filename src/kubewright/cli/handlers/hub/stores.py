@@ -71,7 +71,7 @@ class State(Protocol):
         ...
 
 
-class FileState:
+class StateInFile:
     """A state in a file: a second process is refused."""
 
     def __init__(self, options: StateOptions) -> None:
@@ -102,7 +102,7 @@ class FileState:
         return state_key.read(host, self._key_file, os.environ, fresh=host.state(PurePosixPath(self._path)) is None)
 
 
-class SecretsState:
+class StateInSecrets:
     """A state in Secrets, `secrets:NAMESPACE/NAME`: a hub waits until it is the leader, like kube-controller-manager."""
 
     def __init__(self, options: StateOptions) -> None:
@@ -154,14 +154,14 @@ class SecretsState:
         )
 
 
-STATES: Final[Mapping[str, Callable[[StateOptions], State]]] = {"": FileState, "secrets": SecretsState}
+STATES: Final[Mapping[str, Callable[[StateOptions], State]]] = {"": StateInFile, "secrets": StateInSecrets}
 """The store of each scheme of `--state`; a path has no scheme."""
 
 
 def state_of(options: StateOptions) -> State:
     """Return the state that the flags name. Raises UsageError."""
     scheme, colon, _ = options.state.partition(":")
-    return STATES.get(scheme if colon else "", FileState)(options)
+    return STATES.get(scheme if colon else "", StateInFile)(options)
 
 
 def _opened(made: Callable[[Event | None], Store], key: HubKey, taken_over: Event, *, forced: bool) -> Store:

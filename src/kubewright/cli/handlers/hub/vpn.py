@@ -38,7 +38,9 @@ def wanted(options: VPNOptions, name: str, *, subnets: Sequence[str], server: st
     if not networks:
         return None
     if not options.vpn_endpoint:
-        raise UsageError("--vpn-endpoint is missing", remedy="set the address at which nodes reach this hub: --vpn-endpoint hub.example:51820")
+        raise UsageError(
+            "--vpn-endpoint is missing", remedy="set the address at which nodes reach this hub: --vpn-endpoint hub.example:51820"
+        )
     known = next((one.vpn for one in clusters if one.name == name), None)
     found = VPN(
         networks=networks,

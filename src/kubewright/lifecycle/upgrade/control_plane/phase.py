@@ -18,13 +18,13 @@ from kubewright.base.records import dataclass
 from kubewright.host.desired import Directory, File
 from kubewright.kube.objects import DesiredObject, ensure_object
 from kubewright.lifecycle import machine_record
-from kubewright.lifecycle.steps import boot_recovery, checkpoint, operation_lease, running, static_pods
+from kubewright.lifecycle.steps import boot_recovery, checkpoint, component_versions, operation_lease, static_pod_proof, static_pods
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.operation_lease import OperationLease
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
-from kubewright.lifecycle.steps.running import StaticPodProof
+from kubewright.lifecycle.steps.static_pod_proof import StaticPodProof
 from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION
-from kubewright.lifecycle.upgrade.control_plane import elections, etcd_backup, gate, leaves, proofs
+from kubewright.lifecycle.upgrade.control_plane import certificates, elections, etcd_backup, gate, proofs
 from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE
 from kubewright.manifests import objects
 from kubewright.workflow.phases import Step
@@ -122,7 +122,7 @@ def rendered(ctx: UpgradeContext, name: str) -> Generator[Change, None, bytes]:
 def _is_newer_etcd(ctx: UpgradeContext, old: bytes, new: bytes) -> bool:
     """Whether the present etcd is newer than that of the release; then it is kept."""
     present, wanted = version_of(old), version_of(new)
-    if not running.is_older(wanted, present):
+    if not component_versions.is_older(wanted, present):
         return False
     ctx.say("upgrade/etcd", f"The desired etcd version {wanted} is older than the present one {present}: etcd is kept")
     return True
@@ -131,7 +131,7 @@ def _is_newer_etcd(ctx: UpgradeContext, old: bytes, new: bytes) -> bool:
 def version_of(manifest: bytes) -> str:
     """Return the version in the image tag of a static pod; '' if it has none."""
     pod = yaml.load(manifest, source="manifest") if manifest else None
-    return running.version_of(pod) if isinstance(pod, Mapping) else ""
+    return component_versions.version_of(pod) if isinstance(pod, Mapping) else ""
 
 
 def _replaced(ctx: UpgradeContext, found: Sequence[Manifest]) -> Iterator[Step]:
@@ -176,7 +176,7 @@ def _certificates(ctx: UpgradeContext, found: Sequence[Manifest]) -> checkpoint.
     """
     changed = [one.name for one in found if one.differs]
     others = [one.name for one in found if one.name == ETCD and not one.differs and API_SERVER in changed]
-    return leaves.made(ctx, changed, same_keys=others)
+    return certificates.renew(ctx, changed, same_keys=others)
 
 
 def taken_back(ctx: UpgradeContext, kept: checkpoint.Checkpoint) -> list[Change]:
@@ -245,8 +245,8 @@ def _step(
             pod.proof.note()
             ctx.say(TOPIC, f'Preparing for "{pod.name}" upgrade')
             if pod.name == API_SERVER and renews_etcd:
-                yield from leaves.placed(ctx, kept, ETCD)
-            yield from leaves.placed(ctx, kept, pod.name)
+                yield from certificates.write(ctx, kept, ETCD)
+            yield from certificates.write(ctx, kept, pod.name)
             ctx.say(TOPIC, f'Replacing "{ctx.host.layout.manifest(pod.name)}"; the earlier manifest is kept in "{kept.directory}"')
 
     def prove() -> Iterator[Step]:
@@ -278,10 +278,10 @@ def _settle(ctx: UpgradeContext, pods: Sequence[_Pod]) -> Iterator[Step]:
 
     Raises ComponentFailed if one of them has ended meanwhile.
     """
-    yield from leaves.renewed_administrators(ctx)
-    yield from leaves.renewed_controllers(ctx)
+    yield from certificates.renewed_administrators(ctx)
+    yield from certificates.renewed_controllers(ctx)
     for pod in pods:
-        yield proofs.wait(ctx, pod.proof, pod.new, steady=running.STEADY)
+        yield proofs.wait(ctx, pod.proof, pod.new, steady=static_pod_proof.STEADY)
     for pod in pods:
         pod.proof.require_lasting()
 

@@ -13,9 +13,9 @@ from kubewright.base.records import replace
 from kubewright.etcd import voters
 from kubewright.kube.resources import POD
 from kubewright.lifecycle import stacked_etcd
-from kubewright.lifecycle.steps import health, running
+from kubewright.lifecycle.steps import component_versions, health, static_pod_proof
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD, read_static_pod
-from kubewright.lifecycle.steps.running import Asked, StaticPodProof
+from kubewright.lifecycle.steps.static_pod_proof import Asked, StaticPodProof
 from kubewright.lifecycle.upgrade.control_plane import elections
 from kubewright.lifecycle.upgrade.planning.versions import NAMESPACE
 
@@ -56,7 +56,7 @@ def wait(ctx: UpgradeContext, proof: StaticPodProof, version: str, *, back: bool
 
     def fault() -> str | None:
         reason = proof.fault(version, back=back, steady=steady)
-        if reason == running.NOT_STARTED:
+        if reason == static_pod_proof.NOT_STARTED:
             speed_up()
         return reason
 
@@ -150,14 +150,14 @@ def _with_metrics(ctx: UpgradeContext, name: str) -> Asked:
         if asked is None or not asked[0].startswith("https:"):
             return ""
         answer = client(asked[0]).raw("GET", "/metrics")
-        return running.build_version(answer.body.decode(errors="replace")) if answer.status == 200 else ""
+        return component_versions.build_version(answer.body.decode(errors="replace")) if answer.status == 200 else ""
 
     return Asked(healthy=healthy, version=version, led=functools.partial(elections.led, ctx, name))
 
 
 def _probed(ctx: UpgradeContext, name: str) -> tuple[str, str] | None:
     found = read_static_pod(ctx.host, ctx.host.layout.manifest(name))
-    return running.probed(found.body) if found is not None else None
+    return static_pod_proof.probed(found.body) if found is not None else None
 
 
 def _etcd(ctx: UpgradeContext) -> Asked:

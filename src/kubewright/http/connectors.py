@@ -28,7 +28,7 @@ class ProxyFailed(OSError):
     """The proxy cannot connect us. The cause or the text says why."""
 
 
-class Way:
+class Connector:
     """Opens connections to one server. `server` is its URL without a path; `context` is used if that is https."""
 
     def __init__(self, server: str, *, context: ssl.SSLContext | None, server_name: str, proxy: Proxy | None) -> None:

@@ -14,14 +14,13 @@ from typing import Any, Final
 
 from kubewright.apis.machine import url
 from kubewright.base.errors import APIError, ComponentFailed, HostError
-from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field
-from kubewright.base.versions import Version
 from kubewright.base.wait import Condition
 from kubewright.host.seam import Host
 from kubewright.host.states import Container, ContainerState, Sandbox
 from kubewright.lifecycle.diagnosis import failures, remedies
 from kubewright.lifecycle.diagnosis.observation import NAMESPACE, last_errors
+from kubewright.lifecycle.steps.component_versions import core, first_container
 
 STEADY: Final = 10.0
 """Seconds for which a container must run: one that fails at its start has exited by then."""
@@ -29,8 +28,6 @@ ELECTED: Final = 30.0
 """Seconds after its start in which a leader is expected: the Lease of a former one expires after 15."""
 NOT_STARTED: Final = "the kubelet has not started it from the manifest yet"
 """The fault of a static pod whose former container is still running, or whose new one does not exist yet."""
-_BUILD: Final = Pattern(r'(?m)^kubernetes_build_info\{[^}\n]*git_version="(?P<version>[^"\n]*)"')
-_CORE: Final = Pattern(r"^v?(?P<core>\d+\.\d+\.\d+)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,44 +167,12 @@ class StaticPodProof:
         return [one for one in self.host.runtime.containers(namespace=NAMESPACE) if one.name == self.name]
 
 
-def core(text: str) -> str:
-    """Return the three numbers of a version or of an image's tag, '' if it has none: `1.36.3` of `v1.36.3-build.2`."""
-    found = _CORE.match(text)
-    return found["core"] if found else ""
-
-
-def version_of(pod: Mapping[str, Any]) -> str:
-    """Return the version in the image tag of a static pod; '' if it has none."""
-    name = str(_container(pod).get("image") or "").partition("@")[0].rpartition("/")[2]
-    return core(name.partition(":")[2])
-
-
 def probed(pod: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the server and path of a static pod's liveness probe; None if it has no such probe."""
-    container = _container(pod)
+    container = first_container(pod)
     try:
         asked, ports = container["livenessProbe"]["httpGet"], {one.get("name"): one["containerPort"] for one in container.get("ports", ())}
         port = ports.get(asked["port"], asked["port"])
         return url(asked["host"], int(port), scheme=asked.get("scheme", "HTTP").lower()), str(asked["path"])
     except (TypeError, LookupError, ValueError, AttributeError):
         return None
-
-
-def _container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the first container of a pod, an empty one if there is none."""
-    spec = pod.get("spec")
-    containers = spec.get("containers") if isinstance(spec, Mapping) else None
-    first = containers[0] if isinstance(containers, list) and containers else None
-    return first if isinstance(first, Mapping) else {}
-
-
-def build_version(metrics: str) -> str:
-    """Return the version in the metrics of a Kubernetes component, '' if it is missing."""
-    found = _BUILD.search(metrics)
-    return found["version"] if found else ""
-
-
-def is_older(first: str, second: str) -> bool:
-    """Return whether the first of two versions or tags is older; False if one of them has no version."""
-    old, new = core(first), core(second)
-    return bool(old and new) and Version.parse(f"v{old}") < Version.parse(f"v{new}")

@@ -12,8 +12,8 @@ from kubewright.host.desired import File
 from kubewright.host.filesystem.files import Files
 from kubewright.host.real import RealHost
 from kubewright.host.states import Container, ContainerState, Sandbox
-from kubewright.lifecycle.steps import running
-from kubewright.lifecycle.steps.running import Asked, StaticPodProof
+from kubewright.lifecycle.steps import component_versions, static_pod_proof
+from kubewright.lifecycle.steps.static_pod_proof import Asked, StaticPodProof
 
 
 class Runtime:
@@ -131,16 +131,16 @@ def test_the_component_reports_its_own_health_and_version(box):
 
 def test_a_component_that_has_just_started_has_not_stayed_up(box):
     box.life(15.0)
-    assert box.proof(now=20.0).fault("1.36.4", steady=running.STEADY) == "it has been running for 5 s"
-    assert box.proof(now=25.0).fault("1.36.4", steady=running.STEADY) is None
+    assert box.proof(now=20.0).fault("1.36.4", steady=static_pod_proof.STEADY) == "it has been running for 5 s"
+    assert box.proof(now=25.0).fault("1.36.4", steady=static_pod_proof.STEADY) is None
 
 
 def test_a_component_that_nobody_leads_has_not_stayed_up_until_an_election_has_had_time(box):
     box.life(15.0)
     box.unled = "nobody leads since"
-    assert box.proof(now=25.0).fault("1.36.4", steady=running.STEADY) == "nobody leads since 15"
+    assert box.proof(now=25.0).fault("1.36.4", steady=static_pod_proof.STEADY) == "nobody leads since 15"
     assert box.proof(now=25.0).fault("1.36.4") is None
-    assert box.proof(now=15.0 + running.ELECTED).fault("1.36.4", steady=running.STEADY) is None
+    assert box.proof(now=15.0 + static_pod_proof.ELECTED).fault("1.36.4", steady=static_pod_proof.STEADY) is None
 
 
 @pytest.mark.parametrize("state", [ContainerState.RUNNING, ContainerState.EXITED])
@@ -150,17 +150,17 @@ def test_a_component_that_was_proved_must_not_have_ended_since(box, state):
     proof.require_lasting()  # nothing has been proved yet
     assert proof.fault("1.36.4") is None
     proof.require_lasting()
-    assert proof.fault("1.36.4", steady=running.STEADY) is None
+    assert proof.fault("1.36.4", steady=static_pod_proof.STEADY) is None
     if state is ContainerState.EXITED:
         box.runtime.lives.clear()
     box.life(2.0, uid="first" if state is ContainerState.EXITED else "second", state=state)
     with pytest.raises(ComponentFailed, match="kube-scheduler has ended since its upgrade") as caught:
-        proof.fault("1.36.4", steady=running.STEADY)
+        proof.fault("1.36.4", steady=static_pod_proof.STEADY)
     assert caught.value.detail == "the last lines of kube-scheduler:\n  last words of first"
     with pytest.raises(ComponentFailed):
         proof.require_lasting()
     box.runtime.fails = RuntimeUnavailable("containerd is down")
-    assert proof.fault("1.36.4", steady=running.STEADY) == "containerd is down"
+    assert proof.fault("1.36.4", steady=static_pod_proof.STEADY) == "containerd is down"
 
 
 def test_an_unanswering_runtime_is_a_reason_and_no_error(box):
@@ -182,17 +182,17 @@ def test_an_unanswering_runtime_is_a_reason_and_no_error(box):
     ],
 )
 def test_the_version_comes_from_the_image_tag(image, version):
-    assert running.version_of({"spec": {"containers": [{"image": image}]}}) == version
-    assert running.version_of({"spec": {"containers": []}}) == running.version_of({}) == ""
+    assert component_versions.version_of({"spec": {"containers": [{"image": image}]}}) == version
+    assert component_versions.version_of({"spec": {"containers": []}}) == component_versions.version_of({}) == ""
 
 
 def test_metrics_contain_the_built_version():
     text = '# TYPE kubernetes_build_info gauge\nkubernetes_build_info{build_date="x",git_version="v1.36.4",go_version="go1"} 1\n'
-    assert running.build_version(f"other 1\n{text}") == "v1.36.4"
-    assert running.build_version("other 1\n") == ""
+    assert component_versions.build_version(f"other 1\n{text}") == "v1.36.4"
+    assert component_versions.build_version("other 1\n") == ""
 
 
 def test_versions_are_compared_by_three_numbers():
-    assert running.is_older("3.6.8-0", "3.6.10-0")
-    assert not running.is_older("3.6.10-0", "3.6.8-0")
-    assert not running.is_older("mine", "3.6.8-0")
+    assert component_versions.is_older("3.6.8-0", "3.6.10-0")
+    assert not component_versions.is_older("3.6.10-0", "3.6.8-0")
+    assert not component_versions.is_older("mine", "3.6.8-0")

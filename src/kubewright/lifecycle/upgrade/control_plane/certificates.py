@@ -34,7 +34,7 @@ OF_COMPONENT: Final[Mapping[str, Sequence[str]]] = {
 _ADMINISTRATORS: Final = ("admin.conf", "super-admin.conf")
 
 
-def made(ctx: UpgradeContext, components: Iterable[str], *, same_keys: Iterable[str] = ()) -> dict[str, list[File]]:
+def renew(ctx: UpgradeContext, components: Iterable[str], *, same_keys: Iterable[str] = ()) -> dict[str, list[File]]:
     """Renew the certificates of components without writing them, and return the files of each, the key first.
 
     The components of `same_keys` keep their keys: they are not restarted, and may read both files at any moment.
@@ -59,7 +59,7 @@ def _files(ctx: UpgradeContext, draft: Host, name: str) -> list[File]:
     ]
 
 
-def placed(ctx: UpgradeContext, kept: Checkpoint, component: str) -> Iterator[Change]:
+def write(ctx: UpgradeContext, kept: Checkpoint, component: str) -> Iterator[Change]:
     """Write the renewed certificates of a component."""
     for name in OF_COMPONENT[component]:
         if name in kept.pairs and any(checkpoint.put_pair(ctx.host, kept, name)):
