@@ -7,10 +7,10 @@ so that other protocols can use the same record.
 from __future__ import annotations
 
 import enum
-import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubewright.apis.schema import camel_case
 from kubewright.base.errors import DocumentError
 from kubewright.base.records import dataclass, fields, shallow
 
@@ -95,19 +95,13 @@ def read(document: Mapping[str, Any]) -> JoinRecord:
     if (document.get("apiVersion"), document.get("kind")) != (API_VERSION, KIND):
         raise DocumentError(f"no {KIND} of {API_VERSION}", remedy="restore the state of the hub from a backup")
     try:
-        values = {one.name: document[_camel_name(one.name)] for one in fields(JoinRecord)}
+        values = {one.name: document[camel_case(one.name)] for one in fields(JoinRecord)}
         values["state"], values["names"] = State(values["state"]), tuple(values["names"])
-        made = [{one.name: row[_camel_name(one.name)] for one in fields(IssuedCertificate)} for row in values["certificates"]]
+        made = [{one.name: row[camel_case(one.name)] for one in fields(IssuedCertificate)} for row in values["certificates"]]
     except (KeyError, ValueError, TypeError) as error:
         raise DocumentError(f"a {KIND} cannot be read", detail=str(error), remedy="restore the state of the hub from a backup") from error
     return JoinRecord(**{**values, "certificates": tuple(IssuedCertificate(**one) for one in made)})
 
 
 def _camel(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {_camel_name(name): value for name, value in values.items()}
-
-
-@functools.cache
-def _camel_name(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
+    return {camel_case(name): value for name, value in values.items()}

@@ -70,12 +70,14 @@ def member(
     """
 
     def row(attribute: str) -> Field:
-        return Field(name or _camel(attribute), kind, attribute, keep, meaning, explained, since)
+        return Field(name or camel_case(attribute), kind, attribute, keep, meaning, explained, since)
 
     return _Member(default=default, default_factory=default_factory, row=row)
 
 
-def _camel(attribute: str) -> str:
+@functools.cache
+def camel_case(attribute: str) -> str:
+    """Return the name of a JSON field for an attribute: `pod_cidr` becomes `podCidr`."""
     first, *others = attribute.split("_")
     return first + "".join(map(str.capitalize, others))
 
