@@ -111,7 +111,7 @@ def test_a_run_that_was_killed_goes_on_with_the_learner_it_added(cluster: Cluste
     assert len(joining.look()) == 2
 
 
-def test_a_member_whose_data_is_gone_is_made_anew(cluster: Cluster) -> None:
+def test_a_member_whose_data_is_lost_is_added_again(cluster: Cluster) -> None:
     client = cluster.client("one")
     _join(cluster, "two")
     _join(cluster, "three")

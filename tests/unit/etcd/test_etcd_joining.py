@@ -134,7 +134,7 @@ def test_the_timeout_restarts_when_the_queue_moves():
     assert clock.monotonic() > 10
 
 
-def test_a_member_whose_data_is_gone_is_made_anew():
+def test_a_member_whose_data_is_lost_is_added_again():
     etcd = Etcd(ONE, replace(learner(2, "two"), learner=False))
     adding, _, _ = joining(etcd)
     change = adding.add(MINE)
