@@ -66,7 +66,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/controlplane/test_controllers_replicas_real.py": REST,
     "tests/controlplane/test_etcd_membership.py": REST,
     "tests/controlplane/test_etcd_restore.py": REST,
-    "tests/controlplane/test_etcd_restore.py::test_one_member_goes_back_to_a_snapshot_and_no_revision_comes_again": FIRST,
+    "tests/controlplane/test_etcd_restore.py::test_one_member_is_restored_from_a_snapshot_and_no_revision_is_reused": FIRST,
     "tests/controlplane/test_hub_real.py::test_joins_succeed_if_hubs_and_nodes_are_killed_at_random_moments": REST,
     "tests/controlplane/test_hub_real.py::test_a_killed_hub_continues_after_a_restart": REST,
     "tests/controlplane/test_hub_real.py::test_clients_that_occupy_all_connections_delay_neither_health_nor_joins": REST,

@@ -101,7 +101,7 @@ def test_a_member_is_added_learns_and_votes(cluster: Cluster) -> None:
     assert joining.promote(_member(cluster, "two")).action is Action.NONE
 
 
-def test_a_run_that_was_killed_goes_on_with_the_learner_it_added(cluster: Cluster) -> None:
+def test_a_killed_run_continues_with_the_learner_that_it_added(cluster: Cluster) -> None:
     client = cluster.client("one")
     client.add_learner(cluster.peer("two"))
     joining = _joining(client)
@@ -183,7 +183,7 @@ def test_a_learner_that_never_came_up_is_named_with_the_way_to_remove_it(cluster
     assert len(client.members()) == 2
 
 
-def test_a_learner_that_does_not_start_is_told(cluster: Cluster) -> None:
+def test_a_learner_that_does_not_start_is_reported(cluster: Cluster) -> None:
     joining = _joining(cluster.client("one"), within=5)
     joining.add(_member(cluster, "two"))
     with pytest.raises(WaitTimeout) as caught:
@@ -200,7 +200,7 @@ def test_a_member_is_removed_by_its_peer_url(cluster: Cluster) -> None:
     assert [member.name for member in _joining(client).look()] == ["one"]
 
 
-def test_a_dead_member_is_told_and_the_others_are_asked(cluster: Cluster) -> None:
+def test_a_dead_member_is_reported_and_the_others_are_queried(cluster: Cluster) -> None:
     _join(cluster, "two")
     _join(cluster, "three")
     client = cluster.client("one", "two", "three")
@@ -220,7 +220,7 @@ def test_a_dead_member_is_told_and_the_others_are_asked(cluster: Cluster) -> Non
     assert voters.look(client, without=cluster.peer("two")).dead == []
 
 
-def test_without_quorum_the_reason_is_told(cluster: Cluster) -> None:
+def test_without_quorum_the_reason_is_reported(cluster: Cluster) -> None:
     _join(cluster, "two")
     cluster.kill("two")
     client = cluster.client("one", "two")
@@ -235,7 +235,7 @@ def test_without_quorum_the_reason_is_told(cluster: Cluster) -> None:
         remove_member(client, cluster.peer("two"), clock=SystemClock(), within=5)
 
 
-def test_nobody_without_a_certificate_is_let_in(cluster: Cluster) -> None:
+def test_clients_without_a_certificate_are_refused(cluster: Cluster) -> None:
     client = EtcdClient([cluster.url("one")], credentials=Credentials(ca=cluster.authority.cert_pem.bytes()))
     with pytest.raises(Unreachable) as caught:
         client.members()

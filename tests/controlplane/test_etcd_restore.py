@@ -110,7 +110,7 @@ def _members(run: Run, at: str = FIRST) -> dict[str, tuple[str, bool]]:
     return {one["name"]: (one["id"], one["serves"] and not one["learner"]) for one in found}
 
 
-def test_one_member_goes_back_to_a_snapshot_and_no_revision_comes_again(home: Bench, run: Run, tmp_path: Path) -> None:
+def test_one_member_is_restored_from_a_snapshot_and_no_revision_is_reused(home: Bench, run: Run, tmp_path: Path) -> None:
     home.up(nodes=0)
     place = tmp_path / "backups"
     place.mkdir(mode=0o700)
@@ -176,7 +176,7 @@ def _beside(home: Bench, at: str, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*_argv(home, at), NEVER, "etcd", *words], stdout=subprocess.DEVNULL)
 
 
-def test_what_is_no_snapshot_of_this_cluster_is_refused_before_anything_stops(home: Bench, run: Run, tmp_path: Path) -> None:
+def test_a_file_that_is_no_snapshot_of_this_cluster_is_refused_before_anything_stops(home: Bench, run: Run, tmp_path: Path) -> None:
     home.up(nodes=0)
     file, before = tmp_path / "etcd.db", home.components()
     assert run("snapshot", "save", str(file))[0] == 0

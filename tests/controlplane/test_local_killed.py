@@ -165,7 +165,7 @@ def test_up_killed_at_every_boundary_of_a_phase(home: Bench, killer: Killer, whe
 
 
 @pytest.mark.usefixtures("made")
-def test_up_killed_on_the_way_back_from_kept_data(home: Bench, killer: Killer, where: str, undisturbed: EndState) -> None:
+def test_up_killed_while_it_resumes_kept_data(home: Bench, killer: Killer, where: str, undisturbed: EndState) -> None:
     down(home.paths(), keep_data=True)
     boundary = 1
     while (report := killer.run(Order(root=where, boundary=boundary, groups=True))).ended == "killed":

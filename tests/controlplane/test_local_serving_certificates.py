@@ -73,7 +73,7 @@ def test_the_kubelet_api_has_a_certificate_of_the_cluster_that_the_api_server_ve
     assert f"--kubelet-certificate-authority={layout.certificate('ca')}" in container["command"]
 
 
-def test_a_second_up_changes_nothing_and_keeps_what_was_added_to_the_policy(made: Bench) -> None:
+def test_a_second_up_changes_nothing_and_keeps_additions_to_the_policy(made: Bench) -> None:
     with made.client() as api:
         found = api.get(CONFIG_MAP, node_policy.NAME, "kube-system")
         policy = yaml.load(found["data"][node_policy.KEY])

@@ -161,7 +161,7 @@ def test_dns_records_give_a_node_its_names_and_addresses(bed: Bed) -> None:
         assert outcome(bed.admin, "dns-no-reverse") == ("Approved", "NodeJoinPolicy")
 
 
-def test_a_webhook_gives_a_node_its_names_and_while_it_fails_requests_wait(bed: Bed) -> None:
+def test_a_webhook_assigns_names_to_a_node_and_requests_wait_while_it_fails(bed: Bed) -> None:
     authority = trustme.CA()
     leaf = authority.issue_cert("127.0.0.1")
     server = ScriptedServer(context=tls.server_context(leaf.cert_chain_pems[0].bytes(), leaf.private_key_pem.bytes()))

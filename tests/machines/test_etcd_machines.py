@@ -50,7 +50,7 @@ def _is_ready(machine: Machine) -> bool:
     return any((one["type"], one["status"]) == ("Ready", "True") for one in node["status"]["conditions"])
 
 
-def test_etcd_goes_back_to_a_snapshot_while_pods_go_on(machine: Machine) -> None:
+def test_etcd_is_restored_from_a_snapshot_while_pods_keep_running(machine: Machine) -> None:
     put(machine, "saved")
     kubewright(machine, "etcd", "snapshot", "save", BEFORE)
     last, proxy = put(machine, "lost"), proxy_container(machine)
@@ -75,7 +75,7 @@ def _killed(stage: EtcdStage, seconds: float) -> None:
         stage.finish(machine)
 
 
-def test_a_restore_goes_on_after_a_power_cut(restore: Restore) -> None:
+def test_a_restore_continues_after_a_power_cut(restore: Restore) -> None:
     [seconds] = moments(restore.reference.course.seconds, count=1, seed=SEED + 2)
     with restore.fresh() as machine:
         killed_after(machine, seconds, restore.arguments)

@@ -396,7 +396,7 @@ def _device(machine: Machine) -> int:
     return int(json.loads(machine.run("ip", "-json", "link", "show", "dev", "oi-wg").out)[0]["ifindex"])
 
 
-def test_the_hub_replaces_its_vpn_key_and_nodes_follow_when_told(tenant: Tenant) -> None:
+def test_the_hub_replaces_its_vpn_key_and_nodes_follow_with_the_new_key(tenant: Tenant) -> None:
     two, three = tenant.bed["two"], tenant.bed["three"]
     [row] = json.loads(tenant.hub("cluster", "rotate-vpn-key", "a", "-o", "json").out)
     eventually(lambda: not _answers(two), "the old key of the hub to be of no use")

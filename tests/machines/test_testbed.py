@@ -139,7 +139,7 @@ print(mounted(), *Path("/run/kubewright-machines").iterdir(), Path("/run/netns")
 """
 
 
-def test_the_directory_of_namespaces_is_left_as_it_was(parts: Parts) -> None:
+def test_the_directory_of_namespaces_is_restored(parts: Parts) -> None:
     fresh = 'umount -l -R /run/netns 2>/dev/null; mount -t tmpfs tmpfs /run; exec "$@"'
     argv = ["unshare", "--mount", "sh", "-c", fresh, "sh", sys.executable, "-c", _FIRST]
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "True\nFalse False\n"

@@ -237,7 +237,7 @@ def test_a_second_run_changes_nothing(both: Both) -> None:
     assert content(both.ours) == before
 
 
-def test_status_tells_what_the_processes_report(both: Both) -> None:
+def test_status_shows_the_versions_that_processes_report(both: Both) -> None:
     require_running(both.ours, NEXT)
     found = json.loads(kubewright(both.ours, "upgrade", "status", "-o", "json").out)
     versions = {one["component"]: (one["version"], one["source"]) for one in found["versions"]}

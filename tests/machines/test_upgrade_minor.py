@@ -208,7 +208,7 @@ def test_the_pods_of_users_run_on(both: Both) -> None:
     assert containers(first) == both.ours.pods
 
 
-def test_the_commands_of_both_tools_go_on_with_the_cluster(both: Both) -> None:
+def test_the_commands_of_both_tools_continue_with_the_cluster(both: Both) -> None:
     first = both.ours.first
     patch_level.put(first, "kubeadm", programs(("kubeadm",))["kubeadm"].resolve())
     told = json.loads(kubewright(first, "upgrade", "status", "-o", "json").out)

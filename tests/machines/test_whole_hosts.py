@@ -286,7 +286,7 @@ SAID: Final = {
 
 
 @pytest.mark.parametrize("missing", WITHOUT)
-def test_a_host_that_lacks_something_is_told_what_and_not_changed(parts: Parts, missing: str) -> None:
+def test_a_host_that_lacks_something_is_reported_and_not_changed(parts: Parts, missing: str) -> None:
     with tempfile.TemporaryDirectory() as directory:
         before = [*WITHOUT[missing], *(without_memory(Path(directory)) if missing == "the memory controller" else ())]
         refused = Cluster(f"r{os.getpid()}", Path(directory) / "state", before=before)

@@ -284,7 +284,7 @@ async def test_a_request_is_shown_as_pending_only_after_it_was_created_and_durin
         (False, False, "is Pending, and nobody approves it: this machine is not bound to ClusterRole system:certificates.k8s.io:"),
     ],
 )
-async def test_a_pending_request_is_reported_with_what_would_approve_it(tmp_path: Path, approves: bool, by_policy: bool, said: str):
+async def test_a_pending_request_is_reported_with_its_possible_approver(tmp_path: Path, approves: bool, by_policy: bool, said: str):
     cluster = Cluster()
     cluster.controllers.sign_after = None
     cluster.api.approves, cluster.api.decides_by_policy = approves, by_policy

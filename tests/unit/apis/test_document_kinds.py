@@ -29,7 +29,7 @@ def test_an_empty_file_is_refused_but_flags_alone_are_enough():
     assert load_init([], detected=MACHINE).configuration.init.node_registration.name == "node1"
 
 
-def test_a_kind_given_twice_is_refused_whatever_its_version():
+def test_a_kind_given_twice_is_refused_in_any_version():
     error = document_error(cluster(), {**cluster(), "apiVersion": "example.com/v1"})
     assert "kind ClusterConfiguration is given twice" in error.detail
 

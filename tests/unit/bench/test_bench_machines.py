@@ -30,7 +30,7 @@ def test_medians_are_taken_milestone_by_milestone() -> None:
     assert found[""] == 0.0
 
 
-def test_the_picture_has_both_tools_and_leaves_out_what_was_not_seen() -> None:
+def test_the_picture_has_both_tools_and_omits_unobserved_events() -> None:
     drawn = machines_timeline.picture({"kubeadm": [course(1.0)], "kubewright": [course(0.5)]})
     texts = [element.text for element in ET.fromstring(drawn).iter("{http://www.w3.org/2000/svg}text")]
     assert {"kubeadm init", "kubewright init"} <= set(texts)

@@ -177,7 +177,7 @@ def test_the_cache_returns_installed_programs(tmp_path):
     assert found["etcd"].source == "test"
 
 
-def test_wireguard_go_has_the_version_of_its_module_whatever_it_prints(tmp_path):
+def test_wireguard_go_has_the_version_of_its_module_regardless_of_its_output(tmp_path):
     install(tmp_path, "wireguard-go")
     found = ensure(tmp_path, names=("wireguard-go",))["wireguard-go"]
     assert found.version == "v0.0.0-20260522210424-ecfc5a8d5446"
@@ -286,7 +286,7 @@ def test_a_script_is_never_installed(tmp_path):
         Cache(tmp_path / "cache").install(one, path, source="test")
 
 
-def test_directories_are_not_writable_by_others_whatever_the_umask(tmp_path):
+def test_directories_are_not_writable_by_others_with_any_umask(tmp_path):
     (tmp_path / "deep" / "cache").mkdir(parents=True, mode=0o755)  # the user's own; nothing is written where others may write
     before = os.umask(0)
     try:

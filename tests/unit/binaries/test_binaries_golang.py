@@ -83,7 +83,7 @@ def test_a_second_call_builds_nothing(go, tmp_path):
     assert len(go.calls()) == count == 3
 
 
-def test_only_what_is_missing_is_built(go, tmp_path):
+def test_only_missing_programs_are_built(go, tmp_path):
     ensure(go, tmp_path, "kubectl")
     ensure(go, tmp_path, "kubectl", "kube-scheduler")
     assert [build[-1] for build in go.builds()] == ["k8s.io/kubernetes/cmd/kubectl", "k8s.io/kubernetes/cmd/kube-scheduler"]

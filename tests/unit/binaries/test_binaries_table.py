@@ -132,7 +132,7 @@ def test_the_linker_stamps_the_version_into_both_packages():
         ("wireguard", ""),
     ],
 )
-def test_the_other_families_stamp_what_their_sources_lack(family, stamp):
+def test_the_other_families_stamp_versions_that_their_sources_lack(family, stamp):
     [row] = [row for row in FAMILIES if row.name == family]
     version = row.version(Version.parse("v1.36.3"))
     assert linker_flags(row, golang.find_module(row, version)) == f"-s -w {stamp}".strip()

@@ -119,7 +119,7 @@ def test_the_state_of_an_earlier_version_is_migrated_once(old):
     assert old.state.read_bytes() == before
 
 
-def test_a_user_can_migrate_the_state_and_sees_what_was_not_sealed(old):
+def test_a_user_can_migrate_the_state_and_sees_unsealed_settings(old):
     old.run("nodes")
     old.put_back()
     rows = json.loads(old.run("migrate", "-o", "json"))

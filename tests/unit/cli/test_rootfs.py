@@ -114,7 +114,7 @@ CLEAN = ["etc/kubernetes/manifests", "etc/kubernetes/pki"]
 
 
 @needs_root
-def test_reset_in_another_root_unmounts_what_is_mounted_there_and_empties_all(member):
+def test_reset_in_another_root_unmounts_its_file_systems_and_empties_all(member):
     done = in_a_namespace(f"{PROC}\n{BIND}", member, "reset", "--force", "-o", "json")
     assert (done.returncode, left(member)) == (0, CLEAN), done.stderr
     changed = [row["target"] for row in json.loads(done.stdout)]

@@ -121,7 +121,7 @@ def test_a_request_that_fails_a_check_is_denied_with_the_reason(check, reason, c
 
 
 @pytest.mark.parametrize(("check", "csr", "found", "text"), WAITING, ids=[f"{row[0]}-{index}" for index, row in enumerate(WAITING)])
-def test_names_that_are_taken_and_what_others_have_to_do_are_waited_for_a_day(check, csr, found, text):
+def test_requests_for_taken_names_and_those_that_depend_on_others_wait_for_a_day(check, csr, found, text):
     outcome = decided(csr, found, text)
     assert isinstance(outcome, Wait)
     assert outcome.check == check

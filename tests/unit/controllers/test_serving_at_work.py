@@ -83,7 +83,7 @@ async def test_of_two_open_requests_the_older_is_superseded():
         assert conditions(cluster, "csr-2") == []
 
 
-async def test_addresses_of_services_pods_and_api_servers_are_nobodys():
+async def test_addresses_of_services_pods_and_api_servers_belong_to_no_node():
     endpoints = {
         "apiVersion": "v1",
         "kind": "Endpoints",
@@ -145,7 +145,7 @@ async def test_a_denial_is_an_event_on_the_node():
         assert [(one["reason"], one["involvedObject"]["kind"], one["involvedObject"]["name"]) for one in found] == [("Usages", "Node", "a")]
 
 
-async def test_requests_of_nobody_do_not_change_nodes():
+async def test_the_approver_does_not_change_nodes():
     async with running(node(), serving_csr()).running() as cluster:
         assert cluster.api.get(NODE, "a")["status"] == node()["status"]
 

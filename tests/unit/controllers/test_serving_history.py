@@ -53,7 +53,7 @@ def test_a_newer_open_request_supersedes_and_one_that_is_decided_or_deleted_does
     assert history.recent(old, now=NOW) == 2
 
 
-def test_a_request_supersedes_an_earlier_one_of_the_same_second_whatever_their_names():
+def test_a_request_supersedes_an_earlier_one_of_the_same_second_regardless_of_names():
     history = RequestHistory()
     told(history, sent("z"), sent("a"))
     told(history, sent("z"), kind=EventType.MODIFIED)
@@ -63,7 +63,7 @@ def test_a_request_supersedes_an_earlier_one_of_the_same_second_whatever_their_n
     assert history.newer(requests.read(sent("not seen yet"))) == ""
 
 
-def test_requests_of_the_last_hour_count_whatever_became_of_them():
+def test_requests_of_the_last_hour_count_regardless_of_their_outcome():
     history, asked = RequestHistory(), requests.read(sent("x"))
     told(history, *(sent(f"r-{number}", ago=number * 600.0, conditions=[condition("Denied")]) for number in range(12)))
     assert history.recent(asked, now=NOW) == 6

@@ -99,7 +99,7 @@ def test_an_address_of_two_machines_belongs_to_the_other_one_as_well():
     assert found.foreign == {"10.1.0.7": "b"}
 
 
-def test_a_machine_that_is_being_deleted_gives_nothing():
+def test_a_machine_that_is_being_deleted_assigns_no_addresses():
     gone = machine("m-1", ("InternalIP", "10.1.0.7"), node="a", deletionTimestamp="2026-01-01T00:00:00Z")
     assert MachineIndex([gone]).answer("machines", ASKED).gives == frozenset()
 
@@ -272,7 +272,7 @@ def dns(server: DNSServer, *options: str) -> str:
 
 
 @pytest.mark.asyncio
-async def test_dns_gives_addresses_whose_reverse_record_leads_back():
+async def test_dns_assigns_addresses_with_matching_reverse_records():
     async with DNSServer(ZONE).running() as server:
         [found] = (await fetched(policy(dns(server)))).answers
         assert (found.problem, found.gives) == ("", {"a.example.com", "10.1.0.7"})
@@ -314,7 +314,7 @@ def review(**fields: object) -> dict:
 
 
 @pytest.mark.asyncio
-async def test_a_webhook_is_asked_about_the_node_and_gives_what_it_lists(make_server, ca_pem):
+async def test_a_webhook_is_asked_about_the_node_and_assigns_the_listed_names(make_server, ca_pem):
     server = make_server(lambda _: json_answer(review()))
     [found] = (await fetched(policy(hook(server.url, ca_pem)))).answers
     assert found == Answer(source=f"webhook 127.0.0.1:{server.port}", gives=frozenset({"a.example.com", "10.1.0.7", "2001:db8::7"}))

@@ -112,7 +112,7 @@ async def test_a_request_is_checked_within_seconds_after_its_source_answers_agai
         assert conditions(cluster) == [("Approved", "NodeJoinPolicy")]
 
 
-async def test_people_are_told_once_after_a_quarter_of_an_hour():
+async def test_an_event_is_sent_once_after_a_quarter_of_an_hour():
     hub, registry = Hub(), Registry()
     hub.available = False
 

@@ -28,7 +28,7 @@ def use(number: int = 0, *, seconds: float = 0, node: str = "worker-1") -> Use:
     return Use.of(KEYS[number], node, now=NOW + timedelta(seconds=seconds))
 
 
-def test_what_is_written_is_read_again_and_the_first_use_stays():
+def test_written_uses_are_read_again_and_the_first_one_stays():
     written = used_tokens.with_uses(node_policy.used_tokens(), {"aaaaaa": use()})
     assert used_tokens.read(written) == {"aaaaaa": use()}
     assert used_tokens.with_uses(written, {"aaaaaa": use(1), "bbbbbb": use(2)})["data"] == {"aaaaaa": use().text, "bbbbbb": use(2).text}

@@ -110,7 +110,7 @@ def test_the_bindings_equal_those_of_kubeadm():
         assert (grant.role, [one.name for one in grant.subjects]) == (binding.role, [binding.group])
 
 
-def test_the_approver_tells_machines_that_its_policy_decides():
+def test_machines_can_see_that_a_policy_decides():
     [grant] = [grant for grant in rbac.GRANTS if grant.name == BY_POLICY.name]
     assert [rule.resources for rule in grant.rules] == [(f"certificatesigningrequests/{BY_POLICY.subresource}",)]
     assert [one.name for one in grant.subjects] == [BY_POLICY.group, RENEWED.group]

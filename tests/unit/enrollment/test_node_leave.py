@@ -235,7 +235,7 @@ def test_a_packaged_unit_is_restored_after_leaving(tmp_path, go, files, enabled)
     assert [disk.state(path) for path in node.layout.kept_files] == [None] * len(node.layout.kept_files)
 
 
-def test_a_unit_installed_by_a_join_is_removed_whatever_happened(tmp_path):
+def test_a_unit_installed_by_a_join_is_always_removed(tmp_path):
     node = Node(tmp_path)
     node.cluster = LeavingCluster(ours=True)
     node.join()

@@ -88,7 +88,7 @@ def test_a_server_without_snapshots_refuses() -> None:
         server.stop(None).wait()
 
 
-def test_a_port_where_nothing_listens_is_told() -> None:
+def test_a_port_without_a_listener_is_reported() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # refuses connections, and nobody else gets the port
         port = unused.getsockname()[1]

@@ -66,7 +66,7 @@ def ordinary_user():
 
 @pytest.mark.parametrize("umask", [0, 0o022, 0o777])
 @pytest.mark.parametrize("wanted", [0o600, 0o644, 0o400, 0o755])
-def test_the_mode_is_exact_whatever_the_umask(tmp_path, umask, wanted):
+def test_the_mode_is_exact_with_any_umask(tmp_path, umask, wanted):
     before = os.umask(umask)
     try:
         Files().write(file(tmp_path / "a/b/c", mode=wanted, directory_mode=0o700))
@@ -318,7 +318,7 @@ def test_a_link_in_the_place_of_the_file_is_replaced_never_followed(tmp_path):
     assert not (tmp_path / "f").is_symlink()
 
 
-def test_a_link_of_ours_on_the_way_is_followed(tmp_path):
+def test_a_link_of_our_own_in_the_path_is_followed(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     Files().write(file(tmp_path / "link/pki/ca.crt"))
@@ -342,7 +342,7 @@ def test_paths_through_directories_of_other_users_are_refused(tmp_path, what):
 
 @needs_root
 @pytest.mark.parametrize("target", ["theirs/mine", "../{here}/theirs/mine", "{there}/theirs/mine", "second"])
-def test_the_rules_for_owners_hold_behind_a_link_of_ours_too(tmp_path, target):
+def test_the_rules_for_owners_also_apply_behind_a_link_of_our_own(tmp_path, target):
     (tmp_path / "theirs/mine").mkdir(parents=True)
     os.chown(tmp_path / "theirs", NOBODY, NOBODY)
     (tmp_path / "second").symlink_to(tmp_path / "theirs/mine")

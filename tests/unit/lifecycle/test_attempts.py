@@ -271,7 +271,7 @@ def test_a_kubelet_joined_by_another_tool_after_a_killed_run_is_protected(box, d
 
 
 @pytest.mark.parametrize(("program", "protected"), [("kube-apiserver", True), ("nginx", False), (None, False)])
-def test_a_running_api_server_is_protected_whoever_started_it(box, monkeypatch, program, protected):
+def test_a_running_api_server_is_protected_regardless_of_who_started_it(box, monkeypatch, program, protected):
     """As after `kubeadm init` with an external etcd."""
     made = CHANGES["external etcd"]
     attempt(box, **made)

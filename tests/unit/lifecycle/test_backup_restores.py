@@ -196,7 +196,7 @@ def test_a_sealed_backup_has_nothing_in_clear_text_and_a_plan_shows_no_key(box: 
     box.require_nothing()
 
 
-def test_a_restore_that_is_killed_at_any_change_goes_on_to_the_same_end(box: Box) -> None:
+def test_a_restore_that_is_killed_at_any_change_continues_to_the_same_result(box: Box) -> None:
     killed = 0
     for number in range(1, 200):
         try:
@@ -266,7 +266,7 @@ def test_a_backup_of_another_machine_or_with_other_files_is_refused(box: Box, de
     box.require_nothing()
 
 
-def test_what_a_backup_lacks_is_told(box: Box) -> None:
+def test_missing_files_of_a_backup_are_reported(box: Box) -> None:
     assert box.collected.warnings == ()
     paths = {str(one.path.relative_to(box.root)) for one in box.collected.files}
     assert {"kubernetes/pki/ca.key", "kubernetes/encryption.yaml", "state/patches/etcd.yaml", "kubelet/config.yaml"} <= paths

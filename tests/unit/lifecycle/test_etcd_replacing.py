@@ -264,7 +264,7 @@ def test_a_member_is_removed_and_comes_back_with_the_data_of_the_others(box: Box
     assert (spec["holderIdentity"], [line for line in box.said() if "no API server is ready" in line]) == ("", [])
 
 
-def test_a_replacement_that_is_killed_after_a_change_goes_on_to_the_same_end(box: Box) -> None:
+def test_a_replacement_that_is_killed_after_a_change_continues_to_the_same_result(box: Box) -> None:
     killed = 0
     for number in range(1, 60):
         box.begin()
@@ -280,7 +280,7 @@ def test_a_replacement_that_is_killed_after_a_change_goes_on_to_the_same_end(box
     assert 10 < killed == box.done < 50
 
 
-def test_a_member_that_was_replaced_and_serves_is_replaced_once_more_only_on_request(box: Box) -> None:
+def test_a_replaced_member_that_serves_is_replaced_again_only_on_request(box: Box) -> None:
     box.run()
     assert (len(box.run(mode=Mode.PLAN).plan.changes), len(box.run().changes), box.said()[-1]) == (
         0,
@@ -294,7 +294,7 @@ def test_a_member_that_was_replaced_and_serves_is_replaced_once_more_only_on_req
 
 
 @pytest.mark.parametrize("lost", ["its vote", "its data"])
-def test_a_member_that_was_replaced_and_does_not_serve_is_replaced_once_more(box: Box, lost: str) -> None:
+def test_a_replaced_member_that_does_not_serve_is_replaced_again(box: Box, lost: str) -> None:
     box.run()
     if lost == "its data":
         box.etcd.differs = True
@@ -306,7 +306,7 @@ def test_a_member_that_was_replaced_and_does_not_serve_is_replaced_once_more(box
     assert [verb for verb, _ in box.etcd.actions[before:]] == [*(["remove"] if lost == "its data" else []), "add", "promote"]
 
 
-def test_a_replacement_that_is_killed_again_and_again_goes_on_to_the_same_end(box: Box) -> None:
+def test_a_replacement_that_is_killed_repeatedly_continues_to_the_same_result(box: Box) -> None:
     killed = 0
     for number in range(1, 60):
         try:

@@ -147,7 +147,7 @@ def test_a_member_begins_again_with_its_own_data(box: Box) -> None:
 
 @pytest.mark.parametrize("stops", [WaitTimeout("no answer"), KeyboardInterrupt()], ids=["fails", "Ctrl-C"])
 @pytest.mark.parametrize("at", ["etcd and kube-apiserver to end", "etcd to serve the new data", "the API server to be ready"])
-def test_everything_goes_back_if_a_restore_fails_or_is_stopped(box: Box, at: str, stops: BaseException) -> None:
+def test_the_earlier_state_is_restored_if_a_restore_fails_or_is_stopped(box: Box, at: str, stops: BaseException) -> None:
     box.fails[at] = stops
     with pytest.raises((HostError, Interrupted)):
         box.run(file=str(box.snapshot))
@@ -166,7 +166,7 @@ def test_a_snapshot_that_etcdutl_cannot_read_stops_nothing(box: Box) -> None:
     assert (box.tree(), box.states()) == (box.before, [State.ROLLED_BACK])
 
 
-def test_a_restore_that_is_killed_at_any_change_goes_on_to_the_same_end(box: Box) -> None:
+def test_a_restore_that_is_killed_at_any_change_continues_to_the_same_result(box: Box) -> None:
     killed = 0
     for number in range(1, 60):
         try:

@@ -49,7 +49,7 @@ def host(tmp_path):
     return made
 
 
-def test_the_manifests_tell_what_the_member_is(host):
+def test_the_manifests_describe_the_member(host):
     found = this_member.find(host)
     assert (found.name, found.peer_url, found.version, found.kubernetes) == ("one", "https://10.0.0.1:2380", "3.6.8", "v1.36.3")
     assert (found.client_urls[0], dict(found.peers)) == ("https://127.0.0.1:2379", {"two": "https://10.0.0.2:2380"})

@@ -177,7 +177,7 @@ class TestDirectory:
             pytest.fail("not reached")
 
     @pytest.mark.parametrize("root", [True, False])
-    def test_a_temporary_directory_is_removed_whatever_happens(self, tmp_path, root):
+    def test_a_temporary_directory_is_always_removed(self, tmp_path, root):
         environment = {"XDG_STATE_HOME": str(tmp_path / "state")}
         with pytest.raises(ZeroDivisionError), self.given(tmp_path, environment=environment, root=root) as found:
             (Path(found) / "etcd").mkdir()

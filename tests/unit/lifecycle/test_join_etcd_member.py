@@ -435,7 +435,7 @@ def test_a_learner_that_never_serves_is_removed(run, resumed):
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), Stopped(15), BrokenPipeError()])
-def test_a_learner_is_removed_whatever_ends_the_join(run, stop):
+def test_a_learner_is_removed_however_the_join_ends(run, stop):
     ctx = run(ONE, fails=stop)
     with pytest.raises(type(stop)):
         list(etcd_member.join(ctx))

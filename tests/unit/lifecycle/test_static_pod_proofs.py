@@ -135,7 +135,7 @@ def test_a_component_that_has_just_started_has_not_stayed_up(box):
     assert box.proof(now=25.0).fault("1.36.4", steady=static_pod_proof.STEADY) is None
 
 
-def test_a_component_that_nobody_leads_has_not_stayed_up_until_an_election_has_had_time(box):
+def test_a_component_without_a_leader_passes_only_after_the_time_for_an_election(box):
     box.life(15.0)
     box.unled = "nobody leads since"
     assert box.proof(now=25.0).fault("1.36.4", steady=static_pod_proof.STEADY) == "nobody leads since 15"

@@ -61,7 +61,7 @@ def command(box, name):
     return yaml.load(box.text(name), source=name)["spec"]["containers"][0]["command"]
 
 
-def test_what_was_changed_by_hand_is_shown_before_it_is_lost(box, tmp_path):
+def test_manual_changes_are_shown_before_they_are_lost(box, tmp_path):
     box.upgrade(version=OLD, patches=patches(tmp_path, "--v=3"))
     assert box.lines("upgrade/manifests") == []
     path = edit(box, "kube-scheduler", "--v=3", "--v=7")

@@ -65,7 +65,7 @@ def test_a_second_run_changes_nothing(box):
 
 
 @pytest.mark.parametrize("broken", PODS[1:])
-def test_all_goes_back_where_a_component_does_not_run(box, broken):
+def test_all_files_are_restored_if_a_component_does_not_run(box, broken):
     box.runtime.broken = {broken}
     before = box.manifests()
     with pytest.raises(HostError, match=f"{broken}.* failed; this machine is back in its earlier state") as caught:
@@ -79,7 +79,7 @@ def test_all_goes_back_where_a_component_does_not_run(box, broken):
     assert box.tags() == [ETCD, NEW, NEW, NEW]
 
 
-def test_a_kubelet_that_starts_the_failing_pod_once_more_does_not_end_the_way_back(box, monkeypatch):
+def test_a_kubelet_that_starts_the_failing_pod_again_does_not_stop_the_restoration(box, monkeypatch):
     """On a busy machine, it notices late that the manifest was restored."""
     name, looked, failed, late = PODS[3], box.runtime.containers, [], iter(range(40))
 
@@ -102,7 +102,7 @@ def test_a_kubelet_that_starts_the_failing_pod_once_more_does_not_end_the_way_ba
 
 
 @pytest.mark.parametrize("name", PODS[2:])
-def test_all_goes_back_where_a_component_has_ended_since_it_was_proved(box, name):
+def test_all_files_are_restored_if_a_component_has_ended_since_its_proof(box, name):
     box.runtime.ends = {name: lambda: f'Component "{PODS[3]}" upgraded successfully!' in box.lines("upgrade/staticpods")}
     before = box.manifests()
     with pytest.raises(HostError, match="upgrade failed; this machine is back in its earlier state") as caught:
@@ -127,7 +127,7 @@ def lease(box, holder, *, renewed):
     ("holder", "renewed", "given"),
     [("node1_former", -5, True), ("node1_living", 3600, False), ("node2_former", -5, False), ("", -5, False)],
 )
-def test_the_lease_of_a_controller_manager_that_has_ended_is_given_back(box, holder, renewed, given):
+def test_the_lease_of_an_ended_controller_manager_is_released(box, holder, renewed, given):
     lease(box, holder, renewed=renewed)
     box.upgrade()
     spec = box.kube.get(LEASE, PODS[2], "kube-system")["spec"]
@@ -200,7 +200,7 @@ def test_a_machine_without_our_controllers_gets_no_kubeconfig_of_them(box):
     assert (Path(box.layout.kubeconfig(table.CONTROLLERS.name)).exists(), box.runtime.stopped) == (False, [])
 
 
-def test_an_etcd_that_changes_is_told_not_to_make_a_cluster_of_its_own(box):
+def test_an_etcd_that_changes_joins_the_existing_cluster(box):
     path = Path(box.layout.manifest("etcd"))
     path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
     assert names(box.upgrade(etcd_upgrade=False).changes)[0] == "certificate apiserver"
@@ -240,7 +240,7 @@ def killed(box, monkeypatch):
             box.upgrade()
 
 
-def test_an_interrupted_upgrade_goes_on_with_the_same_command(box, monkeypatch):
+def test_an_interrupted_upgrade_continues_with_the_same_command(box, monkeypatch):
     killed(box, monkeypatch)
     host = box.machine(box.layout)
     assert (box.tags(), [one.state for one in checkpoint.every(host)]) == ([ETCD, NEW, OLD, OLD], [State.IN_PROGRESS])
@@ -250,7 +250,7 @@ def test_an_interrupted_upgrade_goes_on_with_the_same_command(box, monkeypatch):
     assert (box.tags(), [one.state for one in checkpoint.every(host)]) == ([ETCD, NEW, NEW, NEW], [State.DONE])
 
 
-def test_a_unit_completes_what_a_killed_upgrade_left_before_the_kubelet_starts(box, monkeypatch):
+def test_a_unit_completes_files_of_a_killed_upgrade_before_the_kubelet_starts(box, monkeypatch):
     unit = Path(box.layout.units, "kubewright-recover.service")
     key, certificate = Path(box.layout.key("apiserver")), Path(box.layout.certificate("apiserver"))
     before = (key.read_bytes(), certificate.read_bytes())
@@ -364,7 +364,7 @@ def test_an_etcd_that_does_not_run_goes_back_with_its_data(box):
     assert len(box.runtime.starts) == len(PODS) + 2
 
 
-def test_an_etcd_that_runs_but_follows_no_leader_goes_back(box):
+def test_an_etcd_that_runs_but_follows_no_leader_is_restored(box):
     path = Path(box.layout.manifest("etcd"))
     path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
     box.cut_off_at = ETCD
@@ -388,7 +388,7 @@ def test_an_upgrade_can_ignore_that_images_cannot_be_pulled(box):
     assert [text.partition(":")[0] for text in warned] == ["7 of 7 images cannot be pulled"]
 
 
-def test_going_back_is_said_before_it_is_confirmed(box):
+def test_a_downgrade_is_announced_before_the_confirmation(box):
     box.upgrade()
     asked_for = []
 
@@ -418,7 +418,7 @@ def test_the_kubelet_of_a_control_plane_asks_its_own_machine(box):
     assert box.services.done[-1] == ("restart", "kubelet")
 
 
-def test_what_people_have_put_beside_the_socket_stays_in_the_kubelets_configuration(box):
+def test_fields_that_users_added_next_to_the_socket_stay_in_the_kubelets_configuration(box):
     instance, config = Path(box.layout.kubelet_instance_config), Path(box.layout.kubelet_config)
     instance.write_text(instance.read_text() + "maxPods: 17\n")
     box.upgrade()
@@ -488,7 +488,7 @@ def test_an_upgrade_that_was_killed_can_be_taken_back_without_an_api_server(box,
     assert box.manifests() == before
 
 
-def test_rollback_asks_and_refuses_what_somebody_has_changed(box):
+def test_rollback_asks_and_refuses_files_that_someone_has_changed(box):
     with pytest.raises(HostError, match="no upgrade has replaced anything on this machine"):
         box.rollback()
     box.upgrade()
@@ -503,7 +503,7 @@ def test_rollback_asks_and_refuses_what_somebody_has_changed(box):
 @pytest.mark.parametrize(
     ("others", "dead", "refused"), [(("b",), (), False), (("b",), ("b",), True), (("b", "c"), (), False), (("b", "c"), ("c",), True)]
 )
-def test_etcd_is_not_stopped_while_the_others_could_not_go_on(box, others, dead, refused):
+def test_etcd_is_not_stopped_if_the_others_could_not_work_without_it(box, others, dead, refused):
     path = Path(box.layout.manifest("etcd"))
     path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
     box.others, box.dead = others, dead
@@ -525,7 +525,7 @@ def test_a_machine_between_two_versions_is_neither_made_again_nor_reset(box, mon
     assert "`kubewright upgrade rollback`" in caught.value.remedy
 
 
-def test_status_shows_what_the_processes_report_and_what_comes_next(box):
+def test_status_shows_reports_of_the_processes_and_the_next_steps(box):
     other = box.mirror("kube-scheduler")
     box.kube.create(
         {**other, "metadata": {**other["metadata"], "name": "kube-scheduler-node2"}, "spec": {**other["spec"], "nodeName": "node2"}}
@@ -610,7 +610,7 @@ def test_the_patches_of_init_are_those_of_the_first_upgrade(box, tmp_path):
     assert ("    - --v=3\n" in box.text("kube-scheduler"), box.tag("kube-scheduler")) == (True, NEW)
 
 
-def test_a_kubelet_that_is_given_takes_the_place_of_the_machines(box, tmp_path):
+def test_a_given_kubelet_replaces_that_of_the_machine(box, tmp_path):
     box.kubelet(OLD)
     new = box.kubelet(NEW, path=tmp_path / "new-kubelet")
     changes = names(box.upgrade(options={"kubelet": new, "drain": True}).changes)
@@ -830,7 +830,7 @@ def test_an_api_server_is_not_stopped_while_no_other_one_is_ready(box):
     assert box.tags() == [ETCD, NEW, NEW, NEW]
 
 
-def test_the_lease_of_operations_is_given_back(box):
+def test_the_lease_of_operations_is_released(box):
     box.upgrade()
     spec = box.kube.get(LEASE, "kubewright-operation", "kube-system")["spec"]
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("", 0)

@@ -37,7 +37,7 @@ INSIDE = "localhost,127.0.0.0/8,.svc,.cluster.local,.kubewright.internal,10.244.
         ),
     ],
 )
-def test_the_proxies_of_the_host_are_completed_with_what_is_inside(environment: dict[str, str], found: dict[str, str]) -> None:
+def test_the_proxies_of_the_host_are_completed_with_addresses_of_the_cluster(environment: dict[str, str], found: dict[str, str]) -> None:
     assert registries.proxy_variables(environment, NETWORK) == found
 
 

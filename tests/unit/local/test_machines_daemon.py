@@ -71,7 +71,7 @@ def serving(directory: Path, test: Callable[[Path], Awaitable[None]], *, owner: 
     loop.run(run)
 
 
-def test_the_owner_may_publish_ports_and_nobody_else_may_call(readable: Path) -> None:
+def test_only_the_owner_and_root_may_call_the_daemon(readable: Path) -> None:
     ports = json.dumps({"ports": [f"127.0.0.1:{free_port()}:30080/tcp"]})
 
     async def test(path: Path) -> None:

@@ -139,7 +139,7 @@ def test_a_configuration_of_kind_is_refused_with_what_to_use_instead() -> None:
         ("JoinConfiguration", {"timeouts": {"discovery": "soon"}}, "timeouts.discovery"),
     ],
 )
-def test_what_init_or_join_would_refuse_is_refused_before_anything_is_made(kind: str, fields: dict[str, Any], path: str) -> None:
+def test_documents_that_init_or_join_would_refuse_are_refused_before_anything_is_made(kind: str, fields: dict[str, Any], path: str) -> None:
     version = "kubelet.config.k8s.io/v1beta1" if kind == "KubeletConfiguration" else "kubeadm.k8s.io/v1beta4"
     with pytest.raises(ValidationError) as caught:
         documents.require_valid(json.dumps({"apiVersion": version, "kind": kind, **fields}))
@@ -480,7 +480,7 @@ def test_a_container_passes_if_its_processes_are_not_in_the_way_of_controllers()
     assert preflight.examine(host(IN_CONTAINER | {"/proc/1/comm": "systemd\n"})).errors == []
 
 
-def test_a_host_that_does_not_show_the_kernels_configuration_is_told() -> None:
+def test_a_host_without_a_readable_kernel_configuration_is_reported() -> None:
     report = preflight.examine(host(describes_kernel=False))
     assert report.errors == []
     assert [result.name for result in report.results if result.warnings] == ["kernel"]
@@ -653,7 +653,9 @@ def test_the_kubeconfig_of_the_host_takes_only_certificates_from_a_machine() -> 
 
 
 @given(steps=st.lists(st.integers(0, 6) | st.integers(1, 6).map(lambda number: f"dev-worker-{number}"), max_size=8))
-def test_workers_keep_their_names_while_others_come_and_go(tmp_path_factory: pytest.TempPathFactory, steps: list[int | str]) -> None:
+def test_workers_keep_their_names_while_others_are_added_and_removed(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[int | str]
+) -> None:
     cluster = CLUSTER
     for step in steps:
         before = cluster.workers

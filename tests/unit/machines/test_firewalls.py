@@ -79,7 +79,7 @@ def test_packets_of_ipv6_get_exceptions_too() -> None:
     assert firewall.ensure(BRIDGE, FakeHost(chain("ip6"))) == ["nftables"]
 
 
-def test_what_a_reload_has_removed_is_added_alone() -> None:
+def test_only_exceptions_that_a_reload_has_removed_are_added() -> None:
     host = FakeHost(forward=f"-P FORWARD DROP\n-A FORWARD -i {BRIDGE} -m comment --comment kubewright -j ACCEPT\n")
     assert firewall.ensure(BRIDGE, host) == ["iptables"]
     assert [command.argv[3:6] for command in host.ran] == [("FORWARD", "-o", BRIDGE)]

@@ -55,7 +55,7 @@ def test_a_host_that_cannot_freeze_processes_is_reported(tmp_path: Path) -> None
         machine.freeze()
 
 
-def test_what_a_machine_has_made_in_its_cgroups_is_removed_with_its_power(tmp_path: Path) -> None:
+def test_cgroups_that_a_machine_has_made_are_removed_when_its_power_is_cut(tmp_path: Path) -> None:
     machine = cgroups_at(tmp_path / "cpu")
     (tmp_path / "cpu" / "payload" / "kubepods" / "pod1").mkdir(parents=True)
     machine.clear()

@@ -84,7 +84,7 @@ def unpacked(data: bytes, places: Places) -> None:
 
 
 @NEEDED
-def test_what_is_packed_is_unpacked(places: Places) -> None:
+def test_packed_files_are_unpacked_unchanged(places: Places) -> None:
     further = (directory("base/etc"), file("base/etc/hosts", "hosts"), link("base/lib", "etc/../etc"), file("licenses/one/LICENSE"))
     unpacked(archive(*PARTS, *further), places)
     assert sorted(path.relative_to(places.base).as_posix() for path in places.base.rglob("*")) == ["etc", "etc/hosts", "lib"]

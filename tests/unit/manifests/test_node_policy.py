@@ -84,7 +84,7 @@ def test_the_row_for_any_node_stays_the_last_one():
     assert not policy.row("two").allows("10.98.0.77", "two")
 
 
-def test_networks_for_any_node_take_nothing_from_what_is_reserved():
+def test_networks_for_any_node_exclude_reserved_addresses():
     text = yaml.dump({**yaml.load(made()), "reserved": ["10.98.0.0/24"]})
     assert [str(one) for one in read(node_policy.with_rows(text, [TWO, ANY])).reserved_networks] == ["10.98.0.0/24"]
 

@@ -40,7 +40,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> None:
         ([LIGHT], [BIG, BIG], LIGHT),
     ],
 )
-def test_what_starts_clusters_or_machines_runs_while_there_is_room(waiting: list[str], others: list[str], chosen: str | None) -> None:
+def test_files_that_start_clusters_or_machines_run_while_there_is_room(waiting: list[str], others: list[str], chosen: str | None) -> None:
     assert lanes.choose(waiting, others, limit=6) == chosen
     assert lanes.choose(waiting[::-1], others, limit=6) == chosen
 
@@ -80,7 +80,7 @@ def _asked_for(path: Path) -> set[str]:
     return {argument.arg for function in functions for argument in function.args.args}
 
 
-def test_the_files_of_the_table_exist_and_fit_beside_something_else() -> None:
+def test_the_files_of_the_table_exist_and_fit_next_to_another_one() -> None:
     assert [name for name in ALL_COSTS if name != PLUGIN_CLUSTER and not (TESTS.parent / name).is_file()] == []
     assert [name for name, cost in ALL_COSTS.items() if 2 * cost.weight > REST] == []
 

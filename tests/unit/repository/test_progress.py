@@ -12,7 +12,7 @@ def made() -> Progress:
     return found
 
 
-def test_what_is_left_is_counted_in_the_seconds_that_files_take():
+def test_the_remaining_time_is_the_sum_of_the_seconds_of_files():
     """45 seconds for the file of machines and 5 for the other one: nine tests of one count nine times as much as five of the other."""
     progress = made()
     for nodeid in MACHINES[:5]:
@@ -35,7 +35,7 @@ def test_a_line_comes_every_half_minute_and_not_before_anything_is_known():
     assert progress.line(100.0 + 2 * EVERY) is not None
 
 
-def test_what_was_not_expected_counts_nothing():
+def test_files_that_were_not_expected_do_not_count():
     progress = made()
     progress.finish("tests/unit/base/test_other.py::test_a")
     assert progress.line(100.0 + EVERY) is None

@@ -25,7 +25,7 @@ def report(directory: Path, *specs: dict[str, Any]) -> Path:
     return path
 
 
-def test_passed_tests_and_reasons_of_others_are_told(tmp_path: Path) -> None:
+def test_passed_tests_and_the_reasons_of_others_are_reported(tmp_path: Path) -> None:
     specs = [spec("a [NodeConformance]", "passed"), spec("b [NodeConformance]", "passed"), spec("c [NodeConformance]", "skipped")]
     itself = spec("d [NodeConformance]", "skipped", message="no AppArmor")
     assert told(report(tmp_path, *specs, itself), {"] c": "no device", "elsewhere": "no reason"}, code=0) == (

@@ -69,7 +69,7 @@ def test_an_engine_that_does_not_know_the_image_is_quoted(tmp_path: Path, monkey
     assert (caught.value.detail, caught.value.remedy) == ("No such image", "build it first: `docker build --tag app:dev .`")
 
 
-def test_what_an_engine_saves_is_read_as_an_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_an_engine_saves_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine(tmp_path, '[ "$1 $2 $4" = "save --output app:dev" ] && echo "no archive" > "$3"')
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with pytest.raises(DocumentError, match="is not a tar archive"):
