@@ -65,7 +65,7 @@ class Step:
     note: str = ""
 
 
-_SAME_FILES = "The progress is worded in another way; the files are the same (`tests/compat/test_init_differential.py`)."
+_SAME_FILES = "The progress is worded differently; the files are the same (`tests/compat/test_init_differential.py`)."
 
 STEPS = (
     Step("version -o short"),
@@ -83,7 +83,7 @@ STEPS = (
     Step("kubeconfig user --client-name ada --org developers --config /srv/kubeadm.yaml"),
     Step(
         "config validate --config /srv/broken.yaml",
-        "kubeadm stops at the first thing that is wrong; kubewright tells everything at once, with its place, and what to do.",
+        "kubeadm stops at the first error; kubewright reports all errors at once, with their positions and how to correct them.",
     ),
     Step("certs check-expiration --config /srv/nothing.yaml"),
 )
@@ -92,11 +92,12 @@ STEPS = (
 HEAD = """\
 # kubeadm and kubewright side by side
 
-The same commands on two equal, empty machines, with the same configuration files: kubeadm v1.36.3 on one, kubewright, called as `kubeadm`, on
-the other. What changes from run to run stands in angle brackets: `<token>`, `<key>`, `<date>`, `<left>`, `<data>`, `<place>`. Where the two print
-the same, it is shown once.
+The same commands on two equal, empty machines, with the same configuration files: kubeadm v1.36.3 on one, kubewright,
+called as `kubeadm`, on the other. Values that differ from run to run are in angle brackets: `<token>`, `<key>`,
+`<date>`, `<left>`, `<data>`, `<place>`. If both print the same, it is shown once.
 
-This page is written by `tests/compat/transcript.py`; `tests/compat/test_transcript.py` fails where a program prints something else today.
+This page is written by `tests/compat/transcript.py`; `tests/compat/test_transcript.py` fails if a program prints
+something else today.
 """
 
 VOLATILE = (
