@@ -169,7 +169,7 @@ HOSTILE = {
     "a long fraction of a second": lambda: f"{HEAD}caCertificateValidityPeriod: -1.{'0' * 2_900_000}s\n",
     "a long key": lambda: HEAD + "x" * 2_000_000 + ": 1\n",
 }
-CPU_SECONDS, MEBIBYTES, MOST_TOLD = 20.0, 200, 100_000
+CPU_SECONDS, MEBIBYTES, MOST_SHOWN = 20.0, 200, 100_000
 
 
 _CHILD = """
@@ -209,6 +209,6 @@ def judged(text: str, directory: Path, *command: str) -> tuple[int, str, int]:
         _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     told = err.read_text()
-    assert len(told) < MOST_TOLD
+    assert len(told) < MOST_SHOWN
     assert used.ru_utime + used.ru_stime < CPU_SECONDS
     return process.returncode, told, int(out.read_text().splitlines()[-1])

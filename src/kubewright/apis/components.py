@@ -113,13 +113,13 @@ def rows_of(names: str, check: Check, *, zero: bool = False) -> tuple[ValueRule,
 
 def within(low: float, high: float | None = None) -> Check:
     """Require a number within a range."""
-    bounds = f"must lie between {low} and {high}" if high is not None else f"must be at least {low}"
+    bounds = f"must be between {low} and {high}" if high is not None else f"must be at least {low}"
     return lambda value: "" if value >= low and (high is None or value <= high) else f"{value} {bounds}"
 
 
 def lasting(low: int, high: int | None = None) -> Check:
     """Require a duration within a range, in nanoseconds."""
-    bounds = f"must lie between {Duration(low)} and {Duration(high)}" if high is not None else f"must be at least {Duration(low)}"
+    bounds = f"must be between {Duration(low)} and {Duration(high)}" if high is not None else f"must be at least {Duration(low)}"
     return lambda value: "" if value >= low and (high is None or value <= high) else f"{value} {bounds}"
 
 
@@ -172,7 +172,7 @@ def absolute(value: str) -> str:
 def normalised(value: str) -> str:
     """Require an absolute path of ASCII characters, without empty parts, `.` and `..`."""
     if not value.isascii():
-        return f"{quoted(value)} must hold ASCII characters only"
+        return f"{quoted(value)} must contain ASCII characters only"
     return absolute(value) or (
         "" if posixpath.normpath(value) == value else f"{quoted(value)} must be written as {posixpath.normpath(value)}"
     )

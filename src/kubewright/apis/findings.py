@@ -11,13 +11,13 @@ from kubewright.base.messages import closest, did_you_mean
 from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field
 
-__all__ = ["HIDDEN", "MOST_TOLD", "Findings", "Place", "Problems", "closest", "did_you_mean", "related", "shortened", "shown", "type_name"]
+__all__ = ["HIDDEN", "MOST_SHOWN", "Findings", "Place", "Problems", "closest", "did_you_mean", "related", "shortened", "shown", "type_name"]
 
 Problems = Iterator[tuple[str, object]]
 """The findings of a check: reasons, each with the value to show."""
 
 HIDDEN: Final = "(hidden)"
-MOST_TOLD: Final = 150
+MOST_SHOWN: Final = 150
 """The maximum number of errors, unknown fields and warnings shown for a document: no one reads more, and locating their lines takes time."""
 _SHOWN: Final = 80
 _SEARCHED: Final = 1000
@@ -49,12 +49,12 @@ class Findings:
     @property
     def has_enough_errors(self) -> bool:
         """Whether further errors would not be shown."""
-        return len(self.errors) >= MOST_TOLD
+        return len(self.errors) >= MOST_SHOWN
 
     @property
     def has_enough_warnings(self) -> bool:
         """Whether further warnings would not be shown."""
-        return len(self.warnings) >= MOST_TOLD
+        return len(self.warnings) >= MOST_SHOWN
 
     @property
     def root(self) -> Place:
@@ -91,7 +91,7 @@ class Place:
 
     def unknown(self, name: str, *, known: Iterable[str]) -> None:
         """Record an unknown field, with its replacement or the field that was probably meant."""
-        if len(self.findings.surplus) >= MOST_TOLD:
+        if len(self.findings.surplus) >= MOST_SHOWN:
             self.findings.is_cut = True
             return
         path = self.path / (name if len(name) <= _NAME else f"{name[:_NAME]}…")
@@ -111,7 +111,7 @@ class Place:
         if not self.findings.has_enough_warnings:
             self.findings.warnings.append(text)
 
-    def question(self, reason: str, found: object = None) -> None:
+    def warn_about(self, reason: str, found: object = None) -> None:
         """Record a warning about this value, with its place."""
         if self.findings.has_enough_warnings:
             return

@@ -32,7 +32,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 API_SERVER_INDEX: Final = 1
 DNS_INDEX: Final = 10
 _MOST: Final = 10
-"""More than two are never valid, and a text may hold a million."""
+"""More than two are never valid, and a text may contain a million."""
 _MASK: Final = Pattern(r"0*([0-9]{1,3})", re.ASCII)
 _CONTROL: Final = Pattern(r"[\x00-\x1f\x7f]")
 _SCHEME: Final = Pattern(r"([A-Za-z][A-Za-z0-9+.-]*):", re.ASCII)
@@ -174,7 +174,7 @@ def url_scheme(text: str) -> str:
     """Return the scheme of a URL in lower case, '' for a relative one. Raises ValueError if Go's parser fails."""
     head, _, fragment = text.partition("#")
     if _CONTROL.search(head):
-        raise ValueError("it holds a control character")
+        raise ValueError("it contains a control character")
     if head.startswith(":"):
         raise ValueError("the scheme is missing before the colon")
     found = _SCHEME.match(head)
@@ -184,7 +184,7 @@ def url_scheme(text: str) -> str:
     if not opaque:
         _check_hierarchy(rest, scheme)
     if _BAD_ESCAPE.search(fragment):
-        raise ValueError("it holds a percent sign without two hexadecimal digits")
+        raise ValueError("it contains a percent sign without two hexadecimal digits")
     return scheme
 
 
@@ -206,13 +206,13 @@ def _check_hierarchy(rest: str, scheme: str) -> None:
     else:
         path = rest
     if _BAD_ESCAPE.search(path):
-        raise ValueError("it holds a percent sign without two hexadecimal digits")
+        raise ValueError("it contains a percent sign without two hexadecimal digits")
 
 
 def _check_authority(authority: str, scheme: str) -> None:
     user, at, host = authority.rpartition("@")
     if at and _USER.fullmatch(user) is None:
-        raise ValueError("the user part holds a character that is not allowed")
+        raise ValueError("the user part contains a character that is not allowed")
     literal = host.rpartition("]")
     if "[" in host and (not host.startswith("[") or host.rfind("[") > 0 or not literal[1]):
         raise ValueError("the address in brackets is not complete")
@@ -225,7 +225,7 @@ def _check_authority(authority: str, scheme: str) -> None:
     if _PORT.fullmatch(port) is None:
         raise ValueError(f"{quoted(port[:20])} is not a port")
     if not host.startswith("[") and _URL_HOST.fullmatch(host) is None:
-        raise ValueError("the host holds a character that is not allowed")
+        raise ValueError("the host contains a character that is not allowed")
 
 
 def _check_literal(text: str) -> None:

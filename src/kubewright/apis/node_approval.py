@@ -1,4 +1,4 @@
-"""NodeApprovalPolicy: which names and addresses the serving certificates of nodes may be for. Pure.
+"""NodeApprovalPolicy: the names and addresses for which nodes may get serving certificates. Pure.
 
     apiVersion: controllers.kubewright/v1alpha1
     kind: NodeApprovalPolicy
@@ -79,7 +79,7 @@ class FileRow:
 class FileSource:
     """A list of nodes in the policy itself. The first row whose name matches counts."""
 
-    nodes: tuple[FileRow, ...] = member(List(Struct(FileRow)), "nodes and what they may be called", default=())
+    nodes: tuple[FileRow, ...] = member(List(Struct(FileRow)), "nodes with the names and addresses that they may have", default=())
 
 
 @struct
@@ -173,7 +173,7 @@ class NodeApprovalPolicy:
 
 
 def contains(networks: Iterable[Network], address: str) -> bool:
-    """Whether one of the networks contains an address. False for a text that is no address."""
+    """Whether one of the networks contains an address. False if the text is not an address."""
     found = formats.address(address)
     return found is not None and any(found.version == one.version and found in one for one in networks)
 
@@ -181,10 +181,10 @@ def contains(networks: Iterable[Network], address: str) -> bool:
 def read(text: bytes, *, source: str) -> NodeApprovalPolicy:
     """Read a policy.
 
-    Raises DocumentError for text that is no NodeApprovalPolicy, ValidationError with every field that is wrong.
+    Raises DocumentError if the text is not a NodeApprovalPolicy, ValidationError with every invalid field.
     """
     if len(text) > LARGEST:
-        raise DocumentError(f"{source} has {len(text)} bytes, at most {LARGEST} are read", remedy="name nodes by patterns")
+        raise DocumentError(f"{source} has {len(text)} bytes, at most {LARGEST} are read", remedy="use patterns for the names of nodes")
     document = yaml.load_one(text, source=source)
     content = document.value
     if not isinstance(content, Mapping) or (content.get("apiVersion"), content.get("kind")) != (API_VERSION, KIND):
@@ -218,11 +218,11 @@ def _parsed(found: _Document, at: Place) -> NodeApprovalPolicy:
     _check_evidence(found, at)
     trust = any(source.nodes is not None for source in found.sources)
     if trust and not found.node_cidrs:
-        (at / "nodeCIDRs").required("nodes can report any address: say which networks they are in")
+        (at / "nodeCIDRs").required("nodes can report any address: specify the networks that they are in")
     names = frozenset(text.lower() for text in found.reserved if not _is_network(text))
     for index, text in enumerate(found.reserved):
         if not _is_network(text) and formats.subdomain_problems(text):
-            (at / "reserved")[index].invalid("is no DNS name, address or CIDR", text)
+            (at / "reserved")[index].invalid("is not a DNS name, address or CIDR", text)
     _each((found.cluster_domain,), at / "clusterDomain", lambda one: "; ".join(formats.subdomain_problems(one)))
     _each(found.dns_suffixes, at / "dnsSuffixes", lambda one: "; ".join(formats.subdomain_problems(one)))
     if not 0 < found.maximum_lifetime <= LONGEST_LIFETIME:
@@ -283,7 +283,7 @@ def _source_rows(source: Source, at: Place) -> list[NodeRow]:
         return []
     place = at / "file" / "nodes"
     if not source.file.nodes:
-        place.required("lists no node")
+        place.required("must list at least one node")
     if len(source.file.nodes) > MOST_NODES:
         place.invalid(f"must have at most {MOST_NODES} rows", len(source.file.nodes))
         return []
@@ -292,7 +292,7 @@ def _source_rows(source: Source, at: Place) -> list[NodeRow]:
 
 def _row(row: FileRow, at: Place) -> NodeRow:
     if not row.node:
-        (at / "node").required("does not name a node")
+        (at / "node").required("must be the name of a node")
     elif problem := _pattern_problem(row.node):
         (at / "node").invalid(problem, row.node)
     _each(row.names, at / "names", _pattern_problem)
@@ -322,5 +322,5 @@ def _networks(texts: Iterable[str], at: Place) -> tuple[Network, ...]:
             address = formats.address(text)
             found.append(ipaddress.ip_network(address) if address is not None else ipaddress.ip_network(text))
         except ValueError:
-            at[index].invalid("is no address or CIDR", text)
+            at[index].invalid("is not an address or CIDR", text)
     return tuple(found)

@@ -28,7 +28,7 @@ from kubewright.base.records import dataclass
 NODE_NAME: Final = "{node}"
 """Stands for the node's name in patterns."""
 LONGEST_TIMEOUT: Final = Duration.of_seconds(30)
-"""A worker of the approver waits for so long at most."""
+"""The longest time that a worker of the approver waits."""
 MACHINE_APIS: Final = ("cluster.x-k8s.io/v1beta2", "cluster.x-k8s.io/v1beta1", "machine.openshift.io/v1beta1")
 """The APIs of Machines: Cluster API (since 1.11, and before), OpenShift."""
 KUBELET_PORT: Final = 10250
@@ -143,7 +143,7 @@ def _check_webhook(found: WebhookSource, at: Place) -> None:
     except ValueError:
         good = False
     if not found.url:
-        (at / "url").required("names no service")
+        (at / "url").required("must be the URL of the service")
     elif not good or not found.url.isascii() or set(found.url) & set(' "\\'):
         (at / "url").invalid("must be https://HOST[:PORT]/PATH", found.url)
     check_authority(found.certificate_authority, at)
@@ -172,21 +172,21 @@ def check_call_back(found: CallBack, at: Place) -> None:
 
 
 def check_authority(text: str, at: Place) -> None:
-    """Note a CA that is missing or no PEM. Whether it can be used is found when it is."""
+    """Record an error if the CA is missing or not in PEM form. Errors in its content are found when it is used."""
     if not text:
-        (at / "certificateAuthority").required("without a CA any server would be believed")
+        (at / "certificateAuthority").required("without a CA any server would be trusted")
     elif _PEM not in text:
         (at / "certificateAuthority").invalid("is not a PEM certificate", text)
 
 
 def check_timeout(found: Duration, at: Place) -> None:
-    """Note a time-out that is too long to wait for, or none at all."""
+    """Record an error if the timeout is missing or too long."""
     if not 0 < found <= LONGEST_TIMEOUT:
         (at / "timeout").invalid(f"must be more than 0 and at most {LONGEST_TIMEOUT}", str(found))
 
 
 def check_resolvers(found: Iterable[str], at: Place) -> None:
-    """Note DNS servers that are not addresses."""
+    """Record an error for each DNS server that is not an address."""
     for index, text in enumerate(found):
         try:
             resolver(text)

@@ -106,7 +106,7 @@ class Integer(Kind):
             at.wrong_type(self.expected, value)
             return 0
         if not self._range[0] <= value <= self._range[1]:
-            at.invalid(f"must lie between {self._range[0]} and {self._range[1]}", value)
+            at.invalid(f"must be between {self._range[0]} and {self._range[1]}", value)
             return 0
         return value
 

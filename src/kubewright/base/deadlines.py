@@ -1,4 +1,4 @@
-"""Deadlines around a piece of work: operations with a time-out ask here how much time is left.
+"""Deadlines around a piece of work: operations with a timeout ask here how much time is left.
 
 A wait sets its deadline (`holding`) without knowing what its checks do. Sockets (`http.deadlines`), programs
 (`host.programs.commands`) and calls of the container runtime (`host.cri`) keep all current deadlines of their thread.

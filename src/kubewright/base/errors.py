@@ -22,7 +22,7 @@
     │   └── ComponentFailed            a process of ours died or never became healthy
     ├── BinariesError              1   a component binary cannot be had
     └── APIError                   1   the Kubernetes API (or etcd) refused or did not answer
-        ├── Unreachable                no usable answer: connection, TLS, time-out, truncated body
+        ├── Unreachable                no usable answer: connection, TLS, timeout, truncated body
         └── StatusError                an answer with a status code >= 400
             ├── Unauthorized (401), Forbidden (403), NotFound (404), Gone (410),
             ├── Conflict (409), AlreadyExists (409), Invalid (422), TooManyRequests (429)
@@ -181,7 +181,7 @@ class APIError(KubewrightError):
 
 
 class Unreachable(APIError):
-    """No usable answer: connection refused or lost, TLS, time-out, a truncated or oversized body."""
+    """No usable answer: connection refused or lost, TLS, timeout, a truncated or oversized body."""
 
 
 class StatusError(APIError):

@@ -272,8 +272,8 @@ def _translated(url: str, error: Unreachable) -> Exception:
 def _within(seconds: float, work: Callable[[], tuple[int, bytes]], *, url: str) -> tuple[int, bytes]:
     """Run the first request to a host with a time limit in seconds.
 
-    It runs in a separate thread, because the resolver has no configurable time-out; the thread is abandoned and ends by
-    its own time-outs.
+    It runs in a separate thread, because the resolver has no configurable timeout; the thread is abandoned and ends by
+    its own timeouts.
     Raises BinariesError if there is no response, otherwise whatever `work` raises.
     """
     results: list[tuple[int, bytes]] = []

@@ -1,7 +1,7 @@
 """Sockets that keep the deadlines of `base.deadlines`.
 
-A socket's own time-out bounds one wait, not a request: a server that sends a byte now and then restarts each wait, and
-neither `http.client` nor urllib3 has a total time-out. So the sockets made here check the deadlines before each
+A socket's own timeout bounds one wait, not a request: a server that sends a byte now and then restarts each wait, and
+neither `http.client` nor urllib3 has a total timeout. So the sockets made here check the deadlines before each
 operation, whichever library uses them.
 """
 
@@ -23,7 +23,7 @@ else:
 
 
 class Bounded(_Base):
-    """Makes a socket class keep deadlines. The socket's own time-out still bounds each wait."""
+    """Makes a socket class keep deadlines. The socket's own timeout still bounds each wait."""
 
     _silence: float | None = None
 
@@ -67,7 +67,7 @@ class BoundedSocket(Bounded, socket.socket):
 def connected(host: str, port: int, *, silence: float | None, options: Sequence[tuple[Any, ...]] = ()) -> BoundedSocket:
     """Open a connection to the first address of a name that accepts one.
 
-    `silence` is the time-out for looking up the name and for each address, and remains the socket's.
+    `silence` is the timeout for looking up the name and for each address, and remains the socket's.
 
     Raises OSError: that of the last address, or socket.gaierror.
     """

@@ -104,7 +104,7 @@ class Transport(messages.AsyncTransport):
         try:
             if self._in_flight:
                 self._idle = asyncio.Event()
-                with suppress(TimeoutError):  # later data is cut off, as a time-out would
+                with suppress(TimeoutError):  # later data is cut off, as a timeout would
                     await asyncio.wait_for(self._idle.wait(), DRAIN)
         finally:  # nothing refers to these connections any more
             await self.close()

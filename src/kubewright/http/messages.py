@@ -1,4 +1,4 @@
-"""The interface of both transports: requests, answers, limits, time-outs, and the classes that clients are written against."""
+"""The interface of both transports: requests, answers, limits, timeouts, and the classes that clients are written against."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kubewright.base.records import dataclass, field
 
 MIB: Final = 1 << 20
 REQUEST_TIMEOUT: Final = 10.0
-"""Seconds for one request, body included; the kubelet's time-out for heartbeats."""
+"""Seconds for one request, body included; the kubelet's timeout for heartbeats."""
 CONNECT_TIMEOUT: Final = 5.0
 """Seconds to open a connection, handshake included."""
 CHUNK: Final = 64 * 1024

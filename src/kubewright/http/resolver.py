@@ -1,6 +1,6 @@
 """Looking up the addresses of host names, for callers that wait only as long as they want.
 
-`getaddrinfo` has no time-out: with a DNS server that does not answer, it blocks for ten seconds or more
+`getaddrinfo` has no timeout: with a DNS server that does not answer, it blocks for ten seconds or more
 (resolv.conf(5), `timeout` and `attempts`). Event loops call it in a few threads, so that such a name delays other
 names and the end of the loop. Here each name is looked up in a separate daemon thread, which continues alone if the
 caller gives up.

@@ -139,7 +139,7 @@ class Streamed:
 
 
 class Downloads:
-    """Streaming GETs of any URL, with proxies, a limited number of redirects, and a time-out for silent servers.
+    """Streaming GETs of any URL, with proxies, a limited number of redirects, and a timeout for silent servers.
 
     The answer, including redirects, must begin within `connect` and `stall` seconds together; afterwards `stall`
     applies to each wait for the body.
@@ -205,7 +205,7 @@ class Downloads:
 
 
 class _Connecting(HTTPConnection):
-    """A connection whose socket keeps deadlines. Its time-out applies to opening it as a whole, including a proxy's CONNECT and TLS."""
+    """A connection whose socket keeps deadlines. Its timeout applies to opening it as a whole, including a proxy's CONNECT and TLS."""
 
     def connect(self) -> None:
         timeout = self.timeout

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from kubewright.apis import formats
-from kubewright.apis.findings import MOST_TOLD, closest, shown
+from kubewright.apis.findings import MOST_SHOWN, closest, shown
 from kubewright.apis.kubeadm.arguments import KUBELET, Given
 from kubewright.apis.kubeadm.removed import argument_hint
 from kubewright.apis.kubeadm.types import Arg, ClusterConfiguration, Configuration, HostPathMount, LocalEtcd
@@ -177,7 +177,7 @@ class Surroundings:
 def warnings(given: Iterable[Given], surroundings: Surroundings) -> list[str]:
     """Return the warnings about arguments, in their order."""
     said = (f"{one.path}: {text}" for one in given for text in _of_component(one, surroundings))
-    return [*islice(said, MOST_TOLD)]
+    return [*islice(said, MOST_SHOWN)]
 
 
 def _of_component(given: Given, around: Surroundings) -> Iterator[str]:

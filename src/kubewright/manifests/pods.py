@@ -270,7 +270,7 @@ def _copied(value: Any) -> Any:
 def _probe_documents(probes: Probes, patience: Duration) -> dict[str, Any]:
     """Return the probes.
 
-    The start-up probe has as many attempts, 10 s apart, as the configured time-out requires; Go omits a 0.
+    The start-up probe has as many attempts, 10 s apart, as the configured timeout requires; Go omits a 0.
     """
     failures = -(-patience // (_PERIOD * SECOND))
     start = _probe(probes, probes.start, delay=_PERIOD, period=_PERIOD, failures=failures)

@@ -11,7 +11,7 @@ from apis_documents import MACHINE, cluster, field_errors, init, load, load_case
 
 from kubewright.apis.kubeadm import InitOverrides
 from kubewright.apis.kubeadm.features import enabled, key_algorithm
-from kubewright.apis.kubeadm.overrides import refuse_beside_config
+from kubewright.apis.kubeadm.overrides import refuse_flags_with_config
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
@@ -240,9 +240,9 @@ def test_ignored_checks_of_a_file_alone_stay_as_they_are():
 
 
 def test_flags_that_conflict_with_a_file_are_reported_together():
-    refuse_beside_config(["config", "node-name", "skip-phases", "skip-token-print", "dry-run", "v"])
+    refuse_flags_with_config(["config", "node-name", "skip-phases", "skip-token-print", "dry-run", "v"])
     with pytest.raises(UsageError, match="--cri-socket, --patches"):
-        refuse_beside_config(["config", "cri-socket", "patches"])
+        refuse_flags_with_config(["config", "cri-socket", "patches"])
 
 
 def test_another_layout_moves_defaults_but_not_given_values():

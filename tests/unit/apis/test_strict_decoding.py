@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from apis_documents import MACHINE, cluster, field_errors, init, load, load_text
 
-from kubewright.apis.findings import MOST_TOLD
+from kubewright.apis.findings import MOST_SHOWN
 from kubewright.apis.kubeadm import explanations, load_whole, node_types, types
 from kubewright.apis.schema import Struct
 from kubewright.base import records
@@ -279,17 +279,17 @@ def test_only_the_first_of_thousands_of_errors_are_reported():
     names = [f"a_{number}" for number in range(1000)]
     with pytest.raises(ValidationError) as caught:
         load(cluster(apiServer={"certSANs": names}))
-    assert [error.value for error in caught.value.errors] == names[:MOST_TOLD]
+    assert [error.value for error in caught.value.errors] == names[:MOST_SHOWN]
     assert caught.value.detail.splitlines()[-1] == "... and more"
     with pytest.raises(ValidationError) as caught:
-        load(cluster(**{f"clusterNames{number}": 1 for number in range(MOST_TOLD + 1)}))
-    assert (len(caught.value.errors), caught.value.is_cut) == (MOST_TOLD, True)
+        load(cluster(**{f"clusterNames{number}": 1 for number in range(MOST_SHOWN + 1)}))
+    assert (len(caught.value.errors), caught.value.is_cut) == (MOST_SHOWN, True)
 
 
 def test_no_further_errors_are_announced_if_all_are_reported():
     with pytest.raises(ValidationError) as caught:
-        load(cluster(apiServer={"certSANs": [f"a_{number}" for number in range(MOST_TOLD)]}))
-    assert (len(caught.value.errors), caught.value.is_cut, "more" in caught.value.detail) == (MOST_TOLD, False, False)
+        load(cluster(apiServer={"certSANs": [f"a_{number}" for number in range(MOST_SHOWN)]}))
+    assert (len(caught.value.errors), caught.value.is_cut, "more" in caught.value.detail) == (MOST_SHOWN, False, False)
 
 
 def test_a_long_value_is_reported_by_its_length():

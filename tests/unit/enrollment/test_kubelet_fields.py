@@ -176,7 +176,7 @@ def test_accepting_a_struct_accepts_its_fields_and_types_are_still_checked():
     assert read("tracing: {endpoint: 'x:1', samplingRatePerMillion: 1}", "tracing") == {
         "tracing": {"endpoint": "x:1", "samplingRatePerMillion": 1}
     }
-    with pytest.raises(RefusedFields, match="readOnlyPort: 70000 must lie between 1 and 65535"):
+    with pytest.raises(RefusedFields, match="readOnlyPort: 70000 must be between 1 and 65535"):
         read("readOnlyPort: 70000", "readOnlyPort")
     with pytest.raises(RefusedFields, match="clusterDNS"):
         read("clusterDNS: [x]", "clusterDNS")

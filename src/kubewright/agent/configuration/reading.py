@@ -169,7 +169,7 @@ def _errors(found: Mapping[str, Any]) -> Iterator[FieldError]:
             if problem := _amount_problem(text):
                 yield FieldError(path=FieldPath(name).key(resource), type=FieldErrorType.INVALID, value=text, reason=problem)
     if not found["port"]:
-        yield FieldError(path=FieldPath("port"), type=FieldErrorType.INVALID, value=0, reason="must lie between 1 and 65535")
+        yield FieldError(path=FieldPath("port"), type=FieldErrorType.INVALID, value=0, reason="must be between 1 and 65535")
     for name in _LASTING:
         if found[name].seconds <= 0:
             yield FieldError(path=FieldPath(name), type=FieldErrorType.INVALID, value=str(found[name]), reason="must be more than 0")

@@ -127,7 +127,7 @@ def cri_socket(given: str, machine: DefaultingMachine, at: Place) -> str:
     if given.startswith(URL_SCHEME) or "://" in given:
         return given
     if given:
-        at.question(f"{quoted(given)} has no URL scheme; {URL_SCHEME}://{given} is used. Please write it so in the configuration")
+        at.warn_about(f"{quoted(given)} has no URL scheme; {URL_SCHEME}://{given} is used. Please use this form in the configuration")
         return f"{URL_SCHEME}://{given}"
     found = machine.detected.cri_sockets if machine.detect_cri else ()
     if len(found) > 1:
@@ -159,7 +159,7 @@ def _from_default_route(detected: Detected, *, prefer_six: bool, at: Place) -> s
     candidates = (detected.default_ipv6, detected.default_ipv4) if prefer_six else (detected.default_ipv4, detected.default_ipv6)
     found = next((candidate for candidate in candidates if candidate), None)
     if found is None:
-        at.question(f"no interface with a usable address was found; {NO_ADDRESS} is used")
+        at.warn_about(f"no interface with a usable address was found; {NO_ADDRESS} is used")
     return found or NO_ADDRESS
 
 
@@ -204,7 +204,7 @@ def _version(cluster: ClusterConfiguration, at: Place) -> ClusterConfiguration:
         at.invalid(str(error), cluster.kubernetes_version)
         return cluster
     for warning in found.warnings:
-        at.question(warning)
+        at.warn_about(warning)
     from_ci = found.ci and cluster.image_repository == DEFAULT_REPOSITORY
     return replace(
         cluster,

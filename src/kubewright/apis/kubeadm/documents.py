@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kubewright.apis.findings import MOST_TOLD, Findings, Place, closest, shortened
+from kubewright.apis.findings import MOST_SHOWN, Findings, Place, closest, shortened
 from kubewright.apis.kubeadm import removed
 from kubewright.apis.kubeadm.removed import KINDS as GONE
 from kubewright.apis.kubeadm.removed import LAST_MIGRATOR
@@ -81,15 +81,15 @@ def select(documents: Sequence[Document], *, strict: bool, use: Collection[str] 
     for document in documents:
         gvk = _identify(document)
         if isinstance(gvk, str):
-            problems += [f"{document.where()}: {shortened(gvk)}"] if len(problems) < MOST_TOLD else []
+            problems += [f"{document.where()}: {shortened(gvk)}"] if len(problems) < MOST_SHOWN else []
             continue
-        if gvk.kind in found and len(problems) >= MOST_TOLD:
+        if gvk.kind in found and len(problems) >= MOST_SHOWN:
             continue
         if gvk.kind in found:
             problems.append(f"{document.where()}: kind {gvk.kind} is given twice, first in {found[gvk.kind][1].where()}")
             continue
         found[gvk.kind] = gvk, document
-        if len(problems) + len(notes) >= MOST_TOLD:
+        if len(problems) + len(notes) >= MOST_SHOWN:
             continue
         problem, note = _verdict(gvk, strict=strict, use=use, allow_deprecated=allow_deprecated)
         problems += [f"{document.where()}: {shortened(problem)}"] if problem else []

@@ -29,7 +29,7 @@ _INDEX: Final = Pattern(r"\[[^\]]*\]")
 _NUMBER: Final = Pattern(r"\d+")
 
 _MOST: Final = 3
-"""A name that more fields than this have is not sufficient for a suggestion."""
+"""If more fields than this have a name, it is not sufficient for a suggestion."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -207,8 +207,8 @@ def read_init(
     given, timeout = older_versions.component_timeout(_decoded_cluster(reading))
     if timeout is not None:
         init = with_attribute(init, "timeouts.control_plane_component_health_check", timeout)
-    placed = _placed(given, reading.selection.get(files.CLUSTER), defaults.layout)
-    cluster = cluster_defaults(apply_to_cluster(placed, overrides), init, reading.place(files.CLUSTER))
+    with_directories = _with_directories(given, reading.selection.get(files.CLUSTER), defaults.layout)
+    cluster = cluster_defaults(apply_to_cluster(with_directories, overrides), init, reading.place(files.CLUSTER))
     validate_init(init, reading.place(files.INIT), runs=runs, is_complete=machine.is_known)
     validate_cluster(cluster, reading.place(files.CLUSTER))
     kubelet_config, kubelet_warnings = kubelet.defaulted(
@@ -243,7 +243,7 @@ def _init(reading: Reading, overrides: InitOverrides, machine: DefaultingMachine
     return init_defaults(apply_to_init(given, overrides, from_file=not flags_only), machine, reading.place(files.INIT))
 
 
-def _placed(cluster: ClusterConfiguration, document: Document | None, layout: Layout) -> ClusterConfiguration:
+def _with_directories(cluster: ClusterConfiguration, document: Document | None, layout: Layout) -> ClusterConfiguration:
     """Set directories that a document leaves unset to those of the layout."""
     if files.given(document, "certificatesDir") is None:
         cluster = with_attribute(cluster, "certificates_dir", str(layout.pki))

@@ -91,7 +91,7 @@ def decode_init(version: str, value: object, at: Place) -> InitConfiguration:
 def decode_cluster(version: str, value: object, at: Place) -> ClusterConfiguration:
     """Decode a ClusterConfiguration of a version without its apiVersion and kind.
 
-    `component_timeout` returns the time-out in the result.
+    `component_timeout` returns the timeout in the result.
     """
     current = _without_gone_fields(value, at) if version in _WITH_DNS_TYPE else value
     found: ClusterConfiguration = kinds(version)[ClusterConfiguration.__name__].decode(current, at)
@@ -107,7 +107,7 @@ def _without_gone_fields(value: object, at: Place) -> object:
     if not isinstance(hyperkube, bool) and hyperkube is not None:
         (at / "useHyperKubeImage").wrong_type("a boolean", hyperkube)
     elif hyperkube:
-        (at / "useHyperKubeImage").question("ignored: every component has its own image")
+        (at / "useHyperKubeImage").warn_about("ignored: every component has its own image")
     dns = kept.get("dns")
     if isinstance(dns, Mapping) and "type" in dns:
         kept["dns"] = {name: one for name, one in dns.items() if name != "type"}
@@ -129,7 +129,7 @@ def decode_join(version: str, value: object, at: Place) -> JoinConfiguration:
 
 
 def component_timeout(cluster: ClusterConfiguration) -> tuple[ClusterConfiguration, Duration | None]:
-    """Separate a decoded ClusterConfiguration from its time-out for components; None if it has no meaningful one."""
+    """Separate a decoded ClusterConfiguration from its timeout for components; None if it has no meaningful one."""
     server = cluster.api_server
     if not isinstance(server, _TimedAPIServer):
         return cluster, None

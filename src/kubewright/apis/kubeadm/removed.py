@@ -1,4 +1,4 @@
-"""Input that kubeadm once accepted and no longer does: versions, kinds, feature gates, fields, and accepted values that no longer have an effect.
+"""Input that kubeadm no longer accepts (versions, kinds, feature gates, fields), and values that it accepts without effect.
 
 Each row has the release that removed it and the replacement. docs/compat/classic.md documents the same for users.
 """
@@ -167,7 +167,7 @@ CHECKS: Final = {
     "FileExisting-socat": "v1.32",
     **dict.fromkeys([f"FileExisting-{program}" for program in ("crictl", "ethtool", "ip", "iptables", "nsenter", "tc", "touch")], ""),
 }
-"""Preflight checks that no longer exist, which `ignorePreflightErrors` may still name, and the release; '' if it is unknown."""
+"""Preflight checks that may still be in `ignorePreflightErrors`, and the release that removed them; '' if it is unknown."""
 
 
 def check_hint(name: str) -> str:

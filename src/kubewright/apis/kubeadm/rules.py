@@ -96,7 +96,7 @@ def bindable(text: str) -> Problems:
 def port(number: int) -> Problems:
     """Require a port number."""
     if not 1 <= number <= 65535:
-        yield "must lie between 1 and 65535", number
+        yield "must be between 1 and 65535", number
 
 
 def certificate_key(key: str) -> Problems:
@@ -310,7 +310,7 @@ def site_local(text: str) -> Problems:
     """Warn about IPv6 site-local addresses (RFC 3879)."""
     overlapping = (network for network in _readable(text) if network.version == 6 and network.overlaps(_SITE_LOCAL))
     yield from (
-        (f"{network} holds IPv6 site-local addresses of fec0::/10, which RFC 3879 has withdrawn", network) for network in overlapping
+        (f"{network} contains IPv6 site-local addresses of fec0::/10, which RFC 3879 has withdrawn", network) for network in overlapping
     )
 
 

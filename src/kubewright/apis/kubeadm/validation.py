@@ -194,7 +194,7 @@ def warn(table: Sequence[Rule], subject: object, at: Place) -> None:
     for _, place, (reason, shown) in _found(table, subject, at):
         if at.findings.has_enough_warnings:
             return
-        place.question(reason, shown)
+        place.warn_about(reason, shown)
 
 
 def check(table: Sequence[Rule], subject: object, at: Place) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 import kubewright
 from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
-from kubewright.apis.kubeadm.overrides import InitOverrides, refuse_beside_config
+from kubewright.apis.kubeadm.overrides import InitOverrides, refuse_flags_with_config
 from kubewright.base import yaml
 from kubewright.cli.handlers import operations
 from kubewright.cli.parsing import inputs
@@ -41,7 +41,7 @@ def init_request(parsed: Parsed, *, only: tuple[str, ...]) -> InitOptions:
     """
     config = given_text(parsed, "config")
     if "config" in parsed.given:  # even an empty one, as in kubeadm
-        refuse_beside_config(sorted(parsed.given - _OURS))
+        refuse_flags_with_config(sorted(parsed.given - _OURS))
     flags = {name.removesuffix(_EXTRA_ARGUMENTS): parsed.strings(name) for name in parsed.given if name.endswith(_EXTRA_ARGUMENTS)}
     return inputs.record(
         parsed,

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm.loading import load_tokens
-from kubewright.apis.kubeadm.overrides import as_flags, refuse_beside_config
+from kubewright.apis.kubeadm.overrides import as_flags, refuse_flags_with_config
 from kubewright.apis.kubeadm.types import BootstrapToken
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock, rfc3339
@@ -93,7 +93,7 @@ def _wanted(parsed: Parsed) -> tuple[BootstrapToken, ...]:
             return _checked([_document(parsed, arguments)])
         except ValidationError as error:
             raise as_flags(error, {f"bootstrapTokens.0.{name}": f"--{name}" for name in ("ttl", "usages", "groups")}) from error
-    refuse_beside_config(sorted(parsed.given - _OURS))
+    refuse_flags_with_config(sorted(parsed.given - _OURS))
     if arguments:
         raise UsageError("a token on the command line and --config exclude each other", remedy="put it into bootstrapTokens of the file")
     return _checked(read_documents(file))

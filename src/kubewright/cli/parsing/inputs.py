@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
-from kubewright.apis.kubeadm.overrides import feature_gates, refuse_beside_config
+from kubewright.apis.kubeadm.overrides import feature_gates, refuse_flags_with_config
 from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError
 from kubewright.base.masking import mask, remember_token
@@ -56,7 +56,7 @@ def documents(parsed: Parsed, *, mixes: bool = False, ours: Collection[str] = ()
     if not path:
         return []
     if not mixes:
-        refuse_beside_config(sorted(parsed.given.difference(ours)))
+        refuse_flags_with_config(sorted(parsed.given.difference(ours)))
     return read_documents(path)
 
 

@@ -65,7 +65,7 @@ class WatchfulWaiter(Waiter):
     """Waits as another waiter does, and checks the control plane periodically: `look` raises if waiting is pointless.
 
     A component with a bad flag fails within a second; without this check, that would be reported only after the
-    time-out.
+    timeout.
     """
 
     def __init__(self, inner: Waiter, *, look: Callable[[], None], monotonic: Callable[[], float]) -> None:

@@ -196,7 +196,7 @@ async def _listens(address: str, port: int) -> bool:
     try:
         async with asyncio.timeout(_CONNECT):
             transport = await opened(asyncio.Protocol(), address, port)
-    except OSError:  # also the time-out
+    except OSError:  # also the timeout
         return False
     transport.abort()
     return True

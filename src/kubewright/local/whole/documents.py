@@ -148,7 +148,7 @@ def require_patches(config: str, mounted: Sequence[PurePosixPath]) -> None:
 def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: float, unverified: bool) -> str:
     """Return the documents for `init` on the first machine, without credentials. Pods run on it if it is the only machine.
 
-    They contain the time-out that becomes part of the static pods, so that a later run with another one changes nothing.
+    They contain the timeout that becomes part of the static pods, so that a later run with another one changes nothing.
     """
     documents = documents_of(cluster.config)
     given = _mapping(field(documents, _INIT, "nodeRegistration"))
@@ -172,13 +172,13 @@ def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: floa
         apply_merge(apply_merge({"apiVersion": version, "kind": kind, **_DEFAULTS.get(kind, {})}, users.get(kind, {})), ours.get(kind, {}))
         for kind, version in _VERSIONS.items()
     ]
-    if made[0]["apiVersion"] == _KUBEADM:  # v1beta3 has no time-outs
+    if made[0]["apiVersion"] == _KUBEADM:  # v1beta3 has no timeouts
         made[0]["timeouts"] = {_PERMANENT: _seconds(within), **made[0].get("timeouts", {})}
     return yaml.dump_all([*made, *others])
 
 
 def for_run(text: str, *, credentials: Credentials, within: float) -> str:
-    """Return documents of `of_init` with the credentials and the time-outs of one run, which waits `within` seconds."""
+    """Return documents of `of_init` with the credentials and the timeouts of one run, which waits `within` seconds."""
     documents = [document.value for document in yaml.load_all(text)]
     for document in documents:
         if isinstance(document, dict) and document.get("kind") == _INIT:
@@ -190,7 +190,7 @@ def for_run(text: str, *, credentials: Credentials, within: float) -> str:
 
 
 def _timeouts(within: float) -> dict[str, str]:
-    """Return the time-outs of kubeadm for a run that ends after so many seconds."""
+    """Return the timeouts of kubeadm for a run that ends after so many seconds."""
     return dict.fromkeys(_TIMEOUTS, _seconds(within))
 
 
@@ -213,7 +213,7 @@ def of_join(
         endpoint = {"advertiseAddress": addresses[0], "bindPort": PORT}
         ours["controlPlane"] = {"localAPIEndpoint": endpoint, "certificateKey": credentials.certificate_key}
     document = apply_merge({"apiVersion": _KUBEADM, "kind": _JOIN, **user}, ours)
-    if document["apiVersion"] == _KUBEADM:  # v1beta3 has no time-outs
+    if document["apiVersion"] == _KUBEADM:  # v1beta3 has no timeouts
         document["timeouts"] = {**_timeouts(within), **_mapping(user.get("timeouts"))}
     return yaml.dump(document)
 
