@@ -2,8 +2,8 @@
 
 Anyone who can reach a port can open connections and hold them. At the limit, a new client replaces the oldest
 connection of the address that has most of them. So no client is locked out, however many others are connected, and a
-client that sends its request soon gets its answer. Connections over which an answer is streamed (a log that is
-followed, which takes rights) are closed last.
+client that sends its request promptly gets an answer. Connections over which an answer is streamed (a log that is
+followed, which requires permissions) are closed last.
 
 Sockets are accepted here and not by `loop.create_server`, which shows a connection to its protocol only after the TLS
 handshake: clients that never shake hands would not be counted.

@@ -91,7 +91,7 @@ def _blamed() -> Iterator[None]:
 
 
 async def _tunnel(connection: Connection, place: str, authorization: str | None) -> None:
-    """Ask a proxy for a tunnel to a host and port. From then on, the connection carries that server's data."""
+    """Ask a proxy for a tunnel to a host and port. Afterwards, the connection carries that server's data."""
     connection.require_open()
     head = _Head(connection)
     basic = f"proxy-authorization: {authorization}\r\n" if authorization is not None else ""

@@ -1,7 +1,7 @@
 """Looking up DNS records at servers of one's choice, forward and reverse (docs/decisions/0032-looking-up-dns-records.md).
 
-The system's `getaddrinfo` (`http.resolver`) also reads /etc/hosts and search domains, knows no servers of a caller's
-choice, and does not tell a name that does not exist from a server that fails. Evidence needs all of that.
+The system's `getaddrinfo` (`http.resolver`) also reads /etc/hosts and search domains, cannot query servers of a
+caller's choice, and does not distinguish a name that does not exist from a server that fails. Evidence requires both.
 """
 
 from __future__ import annotations
@@ -67,5 +67,5 @@ class DNSResolver:
             self._made = asyncresolver.Resolver(configure=not self._servers)
             if self._servers:
                 self._made.nameservers = [Do53Nameserver(address, port) for address, port in self._servers]
-            self._made.timeout = max(self._timeout / 2, 0.1)  # of one server, so that a second one has a chance
+            self._made.timeout = max(self._timeout / 2, 0.1)  # of one server, so that there is time for a second one
         return self._made

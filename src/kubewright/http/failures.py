@@ -32,16 +32,16 @@ class Reason(enum.Enum):
 _REMEDIES: Final = {
     Reason.REFUSED: "check that the server runs and listens on this address and port",
     Reason.RESET: "the server may be restarting: try again",
-    Reason.NO_ROUTE: "check the address and the network between here and there",
+    Reason.NO_ROUTE: "check the address and the network in between",
     Reason.DNS: "check the name, /etc/hosts and the DNS servers of this machine",
     Reason.UNTRUSTED: "check that the CA is the server's own, and that the name is in its certificate",
     Reason.TLS: "check that the port speaks TLS 1.2 or later, and that the client certificate is accepted",
-    Reason.TIMED_OUT: "check the load of the server and firewalls on the way",
+    Reason.TIMED_OUT: "check the load of the server, and firewalls in between",
     Reason.TRUNCATED: "try again; if it persists, check proxies in between",
     Reason.TOO_LARGE: "check that this is the server you mean",
-    Reason.REDIRECTED: "use the address that the server names, if you trust it",
+    Reason.REDIRECTED: "use the address in the redirect, if you trust it",
     Reason.PROXY: "check HTTPS_PROXY and NO_PROXY",
-    Reason.MALFORMED: "check that this is the server you mean, and proxies on the way",
+    Reason.MALFORMED: "check that this is the server you mean, and proxies in between",
 }
 
 

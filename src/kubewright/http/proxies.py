@@ -41,7 +41,7 @@ def origin(url: str, *, what: str = "the server's address") -> tuple[str, str, s
     if parts.scheme not in {"http", "https"} or not host or any(mark.isspace() or not mark.isprintable() for mark in url):
         raise UsageError(f"{what} is not a URL", remedy="write it like https://10.0.0.1:6443")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        raise UsageError(f"{what} may hold only a host, a port and a path", remedy="write it like https://10.0.0.1:6443")
+        raise UsageError(f"{what} may contain only a host, a port and a path", remedy="write it like https://10.0.0.1:6443")
     shown = f"[{host}]" if ":" in host else host
     return parts.scheme, f"{parts.scheme}://{shown}" + (f":{port}" if port is not None else ""), parts.path.rstrip("/")
 
@@ -145,7 +145,7 @@ def parse_proxy(text: str, *, name: str) -> Proxy:
     except ValueError:
         host, port = None, None
     if not host or parts.scheme not in _SCHEMES:
-        raise UsageError(f"{name} does not name an http or https proxy", remedy=f"set it like {name}=http://proxy.example.com:3128")
+        raise UsageError(f"{name} is not the URL of an http or https proxy", remedy=f"set it like {name}=http://proxy.example.com:3128")
     user, _, password = parts.netloc.rpartition("@")[0].partition(":")
     for secret in (password or user, unquote(password or user)):  # a user alone is a token
         remember(secret)

@@ -1,4 +1,4 @@
-"""Looking up the addresses of host names, for callers that wait only as long as they want.
+"""Looking up the addresses of host names, for callers that limit how long they wait.
 
 `getaddrinfo` has no timeout: with a DNS server that does not answer, it blocks for ten seconds or more
 (resolv.conf(5), `timeout` and `attempts`). Event loops call it in a few threads, so that such a name delays other

@@ -1,8 +1,8 @@
 """Small HTTPS servers and the control socket. aiohttp does the work.
 
-Importing this takes 0.2 s, most of it for aiohttp; `routes` does not need it, and a process in a hurry can listen
-(`listening`) before it serves. Handlers identify clients by the verified client certificate, or by user id on a Unix
-socket. A handler is cancelled when its client disconnects; work that must be completed needs its own task.
+Importing this takes 0.2 s, most of it for aiohttp; `routes` does not need it, and a process that has to start quickly
+can listen (`listening`) before it serves. Handlers identify clients by the verified client certificate, or by user id
+on a Unix socket. A handler is cancelled when its client disconnects; work that must be completed needs its own task.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ async def serve_socket(routes: Sequence[Route], sock: socket.socket) -> Server:
 async def serve_unix(routes: Sequence[Route], *, path: Path, max_body: int = MIB, owner: int | None = None) -> Server:
     """Listen on a Unix socket that only this user can reach: mode 0600, in a directory of mode 0700; every caller's user id is checked.
 
-    With an `owner`, the socket belongs to this other user, who may call too, and the directory may have mode 0711.
+    With an `owner`, the socket belongs to this other user, who may use it too, and the directory may have mode 0711.
     A leftover socket is replaced; the caller holds a lock that prevents a second server. Raises HostError if other
     users have access to the directory.
     """

@@ -164,7 +164,7 @@ class Downloads:
         redirects: int = REDIRECTS,
         within: float | None = None,
     ) -> Iterator[Streamed]:
-        """Open a URL; `start` requests the bytes from there on (answers: 206, 200 from a server without ranges, or 416 past the end).
+        """Open a URL; `start` requests the bytes from this offset (answers: 206, 200 from a server without ranges, or 416 past the end).
 
         Follows up to `redirects` redirects, but never from https to http. `most` limits the size of the body,
         `within` the seconds for everything; without it there is no limit of time for the body. Every status code is

@@ -76,7 +76,7 @@ def client_context(
     """Make a context for connecting to a server whose CA we know.
 
     `cert_pem` is our certificate followed by its intermediates; pass it together with `key_pem`, or neither. Without
-    `verify` nothing is known about the server: use that only if the data is verified by other means. Raises
+    `verify` the server is not authenticated: use that only if the data is verified by other means. Raises
     CertificateError for unusable PEM, or if there is no CA to verify with.
     """
     if (cert_pem is None) is not (key_pem is None):
@@ -149,7 +149,7 @@ def selecting_context(
             context.set_ciphers(limits.ciphers)
         except ssl.SSLError as error:
             raise HostError(
-                "OpenSSL has none of the cipher suites", detail=limits.ciphers, remedy="name others, or leave tlsCipherSuites out"
+                "OpenSSL has none of the cipher suites", detail=limits.ciphers, remedy="choose others, or leave tlsCipherSuites out"
             ) from error
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
@@ -198,23 +198,23 @@ def identify(context: ssl.SSLContext, cert_pem: bytes, key_pem: bytes) -> None:
     except FileNotFoundError as error:
         raise HostError(
             "certificates cannot be used for a connection: /proc is not mounted",
-            detail="keys are handed to OpenSSL through memory that has a name in /proc",
+            detail="OpenSSL reads keys through a file in memory, whose path is below /proc",
             remedy="mount /proc, with --rootfs below that directory",
         ) from error
     except ssl.SSLError as error:
-        what = "the certificate and the private key do not belong together"
+        what = "the certificate and the private key do not match"
         if error.reason != "KEY_VALUES_MISMATCH":
             what = "the certificate or its private key cannot be read"
         raise CertificateError(what, detail=error.reason or "", remedy="both must be PEM, the key not encrypted") from error
 
 
 def trust(context: ssl.SSLContext, ca_pem: bytes) -> None:
-    """Trust further CA certificates: those that every other reader finds in the text as well. Raises CertificateError."""
+    """Trust further CA certificates: those that every other program finds in the text as well. Raises CertificateError."""
     found = pem.certificates(ca_pem, source="the CA bundle")
     try:
         context.load_verify_locations(cadata=b"".join(found))
     except (ssl.SSLError, ValueError) as error:
-        raise CertificateError("the CA bundle holds a certificate that cannot be read", remedy="make it again") from error
+        raise CertificateError("the CA bundle contains a certificate that cannot be read", remedy="create it again") from error
 
 
 def peer_of(connection: ssl.SSLObject | ssl.SSLSocket | None) -> Peer | None:
@@ -276,7 +276,7 @@ def _in_memory(content: bytes) -> Iterator[str]:
 
 
 def serves(address: str, port: int, *, within: float) -> bool:
-    """Do a TLS handshake, waiting for at most `timeout` seconds. The certificate is not verified and nothing is sent."""
+    """Do a TLS handshake, waiting for at most `timeout` seconds. The certificate is not verified, and no request is sent."""
     context = anonymous_context(None, verify=False)
     with suppress(OSError), holding(Deadline(within)), connected(address, port, silence=None) as connection:
         context.wrap_socket(connection).close()

@@ -19,7 +19,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Trace:
-    """A request in progress that is not logged."""
+    """A request in progress. This one is not logged."""
 
     def answered(self, status: int) -> None:
         """Note the status of the answer. Its body may still be on its way."""

@@ -100,13 +100,15 @@ def _consequence(modes: Sequence[str]) -> str:
     if _OPEN in modes:
         return ": everyone may do everything"
     missing = [mode for mode in DEFAULT_MODES if mode not in modes]
-    return f": without {' and '.join(missing)}, what init grants to nodes and administrators has no effect" if missing else ""
+    return (
+        f": without {' and '.join(missing)}, the permissions that init grants to nodes and administrators have no effect" if missing else ""
+    )
 
 
 def _needs_mode(mode: str) -> Callable[[Arguments, str], Iterator[str]]:
     def check(given: Arguments, name: str) -> Iterator[str]:
         if given.has(name) and mode not in given.listed(MODE) and not given.has(_CONFIG):
-            yield f"{given.component} accepts --{name} with the mode {mode} only, {NOT_STARTED}; add it to --{MODE}"
+            yield f"{given.component} accepts --{name} only with the mode {mode}, {NOT_STARTED}; add it to --{MODE}"
 
     return check
 

@@ -224,7 +224,7 @@ def _network_policy(purposes: Sequence[Purpose]) -> dict[str, Any]:
     """Ingress: to the served port.
 
     Egress: to API servers, at their own ports or behind the Service, whose addresses need no DNS; for the approver of
-    serving certificates also to what a policy may ask.
+    serving certificates also to the services that a policy may query.
     """
     ports = [*(("TCP", port) for port in API_SERVER_PORTS), *(_APPROVER_PORTS if Purpose.SERVING_APPROVER in purposes else ())]
     return {

@@ -142,14 +142,14 @@ def unknown(text: str, installed: str, target: str) -> Iterator[str]:
 
 
 def no_way(installed: str, target: str) -> str:
-    """Return why a migration between two releases is impossible, empty if it is possible.
+    """Return why a migration between two releases is impossible; '' if it is possible.
 
     `installed` may be any text, `target` is of `RELEASES`.
     """
     if installed not in RELEASES:
         return f"there is no known migration from CoreDNS {installed or 'of an unknown release'} to {target}"
     if RELEASES.index(installed) > RELEASES.index(target):
-        return f"CoreDNS {installed} is newer than {target}, which the upgrade brings"
+        return f"CoreDNS {installed} is newer than {target}, which the upgrade installs"
     return ""
 
 
@@ -176,7 +176,7 @@ def _is(found: Mapping[str, Setting], options: Mapping[str, Sequence[str]]) -> b
 
 
 def migrated(text: str, installed: str, target: str) -> str:
-    """Return a Corefile without what the releases in between have removed, unchanged if they removed nothing of it.
+    """Return a Corefile without the plugins and options that releases in between have removed; unchanged if there are none.
 
     Removed options are dropped, and `proxy` becomes `forward`. Comments are lost if something changes. Both releases
     are of `RELEASES`, and `obstacle` must have returned nothing.
@@ -219,7 +219,7 @@ def _word(text: str) -> str:
 
 
 def obstacle(text: str, installed: str) -> str:
-    """Return why a Corefile cannot be migrated from a release of `RELEASES` to a newer one, empty if it can."""
+    """Return why a Corefile cannot be migrated from a release of `RELEASES` to a newer one; '' if it can."""
     if RELEASES.index(installed) >= RELEASES.index(_END_OF_PROXY):
         return ""
     return next((reason for server in parse(text) for plugin in server.plugins if (reason := _stays(server, plugin))), "")

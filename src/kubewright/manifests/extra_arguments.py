@@ -48,7 +48,7 @@ _BOOLS: Final = frozenset(["1", "t", "T", "TRUE", "true", "True", "0", "f", "F",
 
 @dataclass(frozen=True)
 class ComponentFlag:
-    """The facts about a flag: its type as in the component's help ('' if the help has none), and why it is deprecated."""
+    """A flag of a component: its type as in the component's help ('' if the help has none), and why it is deprecated."""
 
     type: str
     deprecated: str = ""
@@ -56,7 +56,7 @@ class ComponentFlag:
 
 @dataclass(frozen=True, kw_only=True)
 class ComponentFlags:
-    """The flags of one component in one minor release, and which other minor releases have further flags."""
+    """The flags of one component in one minor release, and further flags with the releases that have them."""
 
     component: str
     line: str
@@ -212,7 +212,7 @@ def _about_value(known: ComponentFlags, name: str, argument: Arg) -> Iterator[st
         yield f"--{name} of {known.component} {known.line} is deprecated: {flag.deprecated}"
     holds, wanted = _TYPES.get(flag.type, (None, ""))
     if holds is not None and not holds(argument.value):
-        yield f"{known.component} wants {wanted} for --{name}, not {quoted(shown(argument.value))}, {NOT_STARTED}"
+        yield f"{known.component} needs {wanted} for --{name}, not {quoted(shown(argument.value))}, {NOT_STARTED}"
 
 
 def _about_files(component: str, name: str, flag: ComponentFlag, argument: Arg, around: Surroundings) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """The kubelet's files. Pure.
 
 These are flags for its unit, this machine's part of its configuration, and the configuration itself (kubeadm v1.36:
-phases/kubelet), and its systemd unit and drop-in for machines where no package installed them, equivalent to those of
-Kubernetes' packages. Unit files begin with a line by which `reset` recognizes them.
+phases/kubelet), and its systemd unit and drop-in for machines on which no package has installed them, equivalent to
+those of Kubernetes' packages. Unit files begin with a line by which `reset` recognizes them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ StartLimitInterval=0
 [Install]
 WantedBy=multi-user.target
 """
-# kubeadm-flags.env comes from kubeadm or kubewright, /etc/default/kubelet from administrators, who have the last word.
+# kubeadm-flags.env comes from kubeadm or kubewright, /etc/default/kubelet from administrators, whose values take
+# precedence.
 _DROP_IN: Final = """\
 {header}
 [Service]

@@ -1,4 +1,4 @@
-"""The NodeApprovalPolicy of a cluster in its ConfigMap: which addresses its nodes have, and which names no node may have. Pure."""
+"""The NodeApprovalPolicy of a cluster in its ConfigMap: the addresses of its nodes, and the names that no node may have. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def of_cluster(configuration: Configuration, rows: Sequence[FileRow], *, strict_
 def with_rows(text: str, rows: Sequence[FileRow], *, strict_clients: bool = False) -> str:
     """Return a policy that lists these nodes as well; the text itself if it does already.
 
-    A row that exists stays as it is, except that it gets the tokens in addition. Names and addresses of new rows of single
+    An existing row stays unchanged, except that the tokens are added. Names and addresses of new rows of single
     nodes are no longer reserved. `strict_clients` sets `clients: strict`; tokens count, and are written, only with it.
 
     Raises DocumentError for a text that is not a policy.
@@ -74,8 +74,9 @@ def with_rows(text: str, rows: Sequence[FileRow], *, strict_clients: bool = Fals
 def with_node(text: str, row: FileRow, *, tokens: Collection[str]) -> str:
     """Return a policy with the row of one node or pattern, for which an administrator has created a token.
 
-    Names and addresses replace those of a row for the same node; without any, they stay. A new row without addresses has
-    those of the row that has matched so far. Tokens are added; those that are not in `tokens`, the existing ones, go.
+    Names and addresses replace those of a row for the same node; without any, they stay. A new row without addresses
+    has those of the row that matched before. Tokens are added; those that are not in `tokens`, the existing ones,
+    are removed.
 
     Raises DocumentError for a text that is not a policy, ValidationError for an invalid one, UsageError for a node without
     addresses from anywhere, and for one that is to have a reserved name or address.
@@ -143,7 +144,7 @@ def reserved(configuration: Configuration) -> list[str]:
 def addresses_of(registration: NodeRegistration, detected: Detected, advertised: str) -> list[str]:
     """Return the addresses that the kubelet of a control plane reports.
 
-    They are those of `--node-ip`, else the address of the default route; and the one of its API server.
+    These are those of `--node-ip`, or else the address of the default route, and the address of its API server.
     """
     given = [one.value for one in registration.kubelet_extra_args if one.name == _NODE_IP]
     reported = given[-1].split(",") if given else [detected.default_ipv4 or "", detected.default_ipv6 or ""]

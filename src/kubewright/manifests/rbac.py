@@ -1,8 +1,8 @@
 """The RBAC objects of a new cluster, as tables (kubeadm v1.36: phases/bootstraptoken).
 
-A row with rules is a role and its binding, else a binding alone. `bootstrap_policy.jsonl` in this directory contains
-the permissions of kube-controller-manager and kube-scheduler, as an API server creates them when it starts with an
-empty etcd: one object per line, without the label and annotation that all of them have.
+A row with rules is a role and its binding, a row without rules is a binding alone. `bootstrap_policy.jsonl` in this
+directory contains the permissions of kube-controller-manager and kube-scheduler, as an API server creates them when it
+starts with an empty etcd: one object per line, without the label and annotation that all of them have.
 tests/controlplane/policy_collecting.py generates it from a real API server, and
 tests/controlplane/test_bootstrap_policy_real.py compares it with one.
 """
@@ -109,7 +109,7 @@ BY_POLICY: Final = "kubewright:node-client-by-policy"
 BY_POLICY_SUBRESOURCE: Final = "nodeclientbypolicy"
 """A subresource that does not exist, like those of the stock approver.
 
-Who may create it learns from the API server that a policy decides about its requests.
+Users who may create it learn from the API server that a policy decides about their requests.
 """
 _OURS: Final = (Subject("User", "kubewright-controllers"),)
 _REQUESTS: Final = "certificatesigningrequests"

@@ -97,7 +97,7 @@ def with_peer(content: bytes, key: str) -> bytes:
     """
     text, count = _PEER.subn(lambda found: f"{found[1]}{units.arguments(key)}", content.decode(errors="replace"))
     if count != 1:
-        raise HostError("the unit of the tunnel names no peer", remedy="join this machine again")
+        raise HostError("the unit of the tunnel contains no peer", remedy="join this machine again")
     return text.encode()
 
 

@@ -30,7 +30,7 @@ def kubelet_fits(subject: Subject) -> Iterable[Finding]:
     """The kubelet must not be too old for this program, nor newer than the control plane."""
     found = kubelet_version(subject)
     if found is None:
-        yield Finding(text="couldn't get kubelet version: it prints none", remedy="install the kubelet, of the cluster's version")
+        yield Finding(text="couldn't get kubelet version: the kubelet prints none", remedy="install the kubelet, of the cluster's version")
         return
     if (found.major, found.minor) < (OWN.major, OWN.minor - SKEW):
         yield Finding(
@@ -81,7 +81,7 @@ def runtime_answers(subject: Subject) -> Iterable[Finding]:
     if unready is not None:
         yield Finding(
             text=f"container runtime is not ready: {unready.reason}: {unready.message}",
-            remedy="fix it; its own log says more (`journalctl -u containerd`)",
+            remedy="fix it; its own log has more details (`journalctl -u containerd`)",
         )
 
 

@@ -19,7 +19,7 @@ _MIB: Final = 1024 * 1024
 _SWAPS: Final = PurePosixPath("/proc/swaps")
 _QUALIFIED: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
-_RESET: Final = "if it is no longer needed, remove what an earlier cluster left with `reset`"
+_RESET: Final = "if they are no longer needed, remove the files of an earlier cluster with `reset`"
 
 
 def privileged(subject: Subject) -> Iterable[Finding]:

@@ -30,7 +30,7 @@ OLDEST: Final = Version.parse("3.5.24-0")
 _TRIES: Final = 4
 _PAUSE: Final = 5.0
 _PATIENCE: Final = 10.0
-_REMEDY: Final = "make sure that it answers there, and that the certificate files of etcd.external are the right ones"
+_REMEDY: Final = "make sure that it answers there, and that the certificate files of etcd.external are correct"
 
 Ask = Callable[[str, ExternalEtcd, Subject], Response]
 """Requests `/version` of one endpoint. Raises KubewrightError if it does not answer."""

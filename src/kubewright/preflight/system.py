@@ -148,7 +148,7 @@ def _enabled(subject: Subject, cgroups: int) -> frozenset[str]:
 
 
 def _cgroups_v1(subject: Subject) -> Finding:
-    """A kubelet of unknown version counts as a new one: its own check reports what is wrong with it."""
+    """A kubelet of unknown version counts as a new one: its own check reports any problem with it."""
     try:
         kubelet = kubelet_version(subject)
     except HostError:

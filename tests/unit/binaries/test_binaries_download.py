@@ -327,7 +327,7 @@ def test_unfinished_downloads_are_kept_for_a_week(host, tmp_path):
 
 @pytest.mark.parametrize("environment", [{"HTTPS_PROXY": "socks5://proxy.example:1080"}, {"HTTPS_PROXY": "http://[::1"}])
 def test_a_proxy_that_only_go_supports_leaves_the_other_sources(tmp_path, environment):
-    with pytest.raises(BinariesError, match="HTTPS_PROXY does not name an http or https proxy") as caught:
+    with pytest.raises(BinariesError, match="HTTPS_PROXY is not the URL of an http or https proxy") as caught:
         binaries.ensure(("kubectl",), version="v1.36.3", sources=sources(tmp_path), environment=environment)
     assert "build: not allowed" in caught.value.detail
 

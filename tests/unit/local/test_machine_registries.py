@@ -46,7 +46,7 @@ def test_any_other_text_is_refused_without_showing_it(environment: dict[str, str
     try:
         registries.proxy_variables(environment, NETWORK)
     except UsageError as error:
-        assert "does not name an http or https proxy" in error.what
+        assert "is not the URL of an http or https proxy" in error.what
 
 
 def test_proxies_are_a_private_file_that_an_environment_without_proxies_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

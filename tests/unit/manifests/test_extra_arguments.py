@@ -100,7 +100,7 @@ def test_a_deprecated_flag_gives_a_warning_in_the_words_of_the_component():
 def test_a_value_of_the_wrong_type_gives_a_warning(name, right, wrong):
     assert [said(api_server(name, value)) for value in right] == [[]] * len(right)
     (found,) = said(api_server(name, wrong))
-    assert re.fullmatch(rf'apiServer.extraArgs: kube-apiserver wants .+ for --{name}, not "{wrong}", and does not start with it', found)
+    assert re.fullmatch(rf'apiServer.extraArgs: kube-apiserver needs .+ for --{name}, not "{wrong}", and does not start with it', found)
 
 
 def component(section, arguments):
@@ -123,7 +123,7 @@ VALUES = {
         [(MODE, "Node,RBAK")],
         [
             f'kube-apiserver 1.36 has no authorization mode "RBAK" {NO_START} (--authorization-mode); did you mean "RBAC"?',
-            "the default of --authorization-mode is Node,RBAC; Node is used: without RBAC, what init grants to nodes and administrators has no effect",
+            "the default of --authorization-mode is Node,RBAC; Node is used: without RBAC, the permissions that init grants to nodes and administrators have no effect",
         ],
     ),
     "a mode twice": (
@@ -152,7 +152,7 @@ VALUES = {
         [("authorization-webhook-config-file", "hook.yaml")],
         [
             (
-                f"kube-apiserver accepts --authorization-webhook-config-file with the mode Webhook only, {NO_START};"
+                f"kube-apiserver accepts --authorization-webhook-config-file only with the mode Webhook, {NO_START};"
                 " add it to --authorization-mode"
             ),
         ],
