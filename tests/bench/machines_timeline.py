@@ -33,7 +33,7 @@ ROWS: Final[tuple[tuple[str, str, str], ...]] = (
     ("CoreDNS, process to available", "coredns", "CoreDNS available"),
     ("CoreDNS, to all its pods", "CoreDNS available", "all CoreDNS pods"),
 )
-"""The rows: a label, and the milestones between which its bar lies. A program's name is the start of its process, "" that of the command.
+"""The rows: a label, and the milestones between which its bar is drawn. A program's name is the start of its process, "" that of the command.
 """
 
 Course = Mapping[str, Any]

@@ -92,7 +92,7 @@ FILES = Table(
         _only_we_refuse("nodeRegistration.criSocket", "criSocket"),
     ),
     Row(
-        "a document says what it is in the letters of the field",
+        "a document spells the names of its first fields in other letters",
         "config.md",
         "`APIVERSION: …` passes",
         lambda found: "must be spelled like this, and be strings" in found.ours and not _failed(found.theirs),

@@ -15,7 +15,7 @@ def answers():
 def test_the_page_equals_the_current_output(answers):
     theirs, ours = answers
     assert transcript.page(theirs.runs, ours.runs) == transcript.PAGE.read_text(), (
-        "write it anew: PYTHONPATH=src python tests/compat/transcript.py"
+        "generate it again: PYTHONPATH=src python tests/compat/transcript.py"
     )
 
 

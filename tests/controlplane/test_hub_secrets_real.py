@@ -117,7 +117,7 @@ def store(place: RealPlace) -> Iterator[HubStore]:
         yield made
 
 
-@pytest.mark.parametrize("gone", [False, True], ids=["the cluster is made anew", "the state is deleted and begun anew"])
+@pytest.mark.parametrize("gone", [False, True], ids=["the cluster is created again", "the state is deleted and started again"])
 @pytest.mark.parametrize("what", ["remove", "answer"])
 def test_a_writer_paused_before_any_call_does_not_overwrite_newer_data(management: RunningServer, what: str, gone: bool) -> None:
     paused_at = 0

@@ -111,13 +111,13 @@ async def _assert_told(ground: Zones, quiet: list[str]) -> None:
 
 
 async def _assert_clocks_and_fresh(ground: Zones, *, startup: float, within: float) -> None:
-    """A heartbeat that goes back is a sign of life, a lease that goes back is none.
+    """A heartbeat whose time decreases counts as a heartbeat, a lease whose time decreases does not.
 
-    A Node without any sign of life is unreachable after its own timeout.
+    A Node that never had a heartbeat is unreachable after a separate timeout.
     """
     nodes = await ground.until(
         lambda nodes: statuses(nodes, ["clocks-2", FRESH]) == {"Unknown"},
-        "a lease that goes back, and a fresh Node, to be missed",
+        "a lease whose time decreases, and a new Node, to be unreachable",
         within=within,
     )
     assert statuses(nodes, ["clocks-0", "clocks-1"]) == {"True"}

@@ -33,7 +33,7 @@ Nodes = Mapping[str, Object]
 
 
 class BackwardClock(SystemClock):
-    """A clock that goes back a minute each time it is read."""
+    """A clock that is set back by a minute each time it is read."""
 
     def __init__(self) -> None:
         self._now = super().now()

@@ -150,7 +150,7 @@ def undisturbed(machine: Machine, arguments: Sequence[str]) -> Course:
     assert command.end() == 0, "".join(command.said)
     # between two phases, the end of one and the beginning of the next are the same place
     begins = [boundary for boundary in found if boundary.event == "PhaseStarted"]
-    assert len(begins) == len(set(begins)), "a phase began twice: its name does not tell where"
+    assert len(begins) == len(set(begins)), "a phase began twice: its name is ambiguous"
     return Course(boundaries=[*begins, found[-1]], seconds=time.monotonic() - began)
 
 

@@ -50,7 +50,7 @@ def configuration(machine: Machine) -> str:
 
 
 def running(machine: Machine, names: Sequence[str] = COMPONENTS) -> dict[str, str]:
-    """What the programs that run now say of their version: the file that each process was started from is asked."""
+    """The versions of the running programs, as reported by the file that each process was started from."""
     script = 'for name in "$@"; do for pid in $(pidof "$name"); do "/proc/$pid/exe" --version | sed "s/.* /$name /"; done; done'
     said = machine.run("sh", "-c", script, "versions", *names, check=False).out
     return dict(line.split(maxsplit=1) for line in said.splitlines())

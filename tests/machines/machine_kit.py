@@ -147,7 +147,7 @@ def join_command(machine: Machine, *, tool: Sequence[str] = argv()) -> list[str]
 
 
 def patiently(machine: Machine, words: Sequence[str]) -> list[str]:
-    """Give a machine a configuration that says what the words of a join command say, and PATIENT; returns the arguments to join with it."""
+    """Write the settings of a join command, and PATIENT, to a configuration file on a machine; returns the arguments to join with it."""
     said = _WORDS.parse_args(words[words[0] == "join" :])
     found = {
         "apiServerEndpoint": said.endpoint,

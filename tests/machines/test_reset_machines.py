@@ -105,7 +105,7 @@ def pair(parts: Parts) -> Iterator[dict[str, Bed]]:
 
 
 def test_reset_restores_the_state_before_init(pair: dict[str, Bed]) -> None:
-    """And a worker is what it was before join: as little is left as with kubeadm. The worker was made by kubeadm."""
+    """A worker, which kubeadm joined, is as before its join: no more is left than with kubeadm."""
     ours, theirs = pair["ours"], pair["theirs"]
     at_once(lambda: init(ours["one"]), lambda: init(theirs["one"], tool="kubeadm"))
     at_once(*(lambda bed=bed: works(bed["one"]) for bed in pair.values()))  # CoreDNS is on the first machine then

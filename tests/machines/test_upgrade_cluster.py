@@ -213,7 +213,7 @@ def test_kubeadm_calls_an_etcd_that_is_never_ready_on_one_of_three_a_success(clu
     """The kubelet uses the load balancer, as in clusters from before v1.31.
 
     If it uses the API server of its machine, which needs this etcd, it cannot report that the static pod has changed,
-    and kubeadm goes back after five minutes.
+    and kubeadm restores the earlier etcd after five minutes.
     """
     third = cluster[THIRD]
     third.run("sed", "-i", f"s,server: .*,server: https://{cluster.address}:{PORT},", "/etc/kubernetes/kubelet.conf")

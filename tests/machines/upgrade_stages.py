@@ -1,4 +1,4 @@
-"""Upgrades that are killed: stages over one control plane that goes back and forth between two patch levels."""
+"""Upgrades that are killed: stages over one control plane that alternates between two patch releases."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
         certificateAuthority: |
           -----BEGIN CERTIFICATE-----
 
-A kind of source is a row of `KINDS`. What the policy says about one is checked here; how it is asked is in
+A kind of source is a row of `KINDS`. Its settings in the policy are checked here; how it is queried is in
 `controllers.serving.sources`.
 """
 

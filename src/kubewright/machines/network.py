@@ -26,7 +26,7 @@ _FIRST: Final = 10
 MOST: Final = 200
 """The largest index of a machine."""
 _WIDE: Final = ("172.30.0.0/16", "172.31.0.0/16", "192.168.0.0/16", "10.200.0.0/16")
-"""Where ranges are searched. None lies inside the service subnet 10.96.0.0/12: kube-proxy drops packets to addresses there that no Service owns."""
+"""Where ranges are searched. None is inside the service subnet 10.96.0.0/12: kube-proxy drops packets to addresses there that no Service owns."""
 _SHARES: Final = 8
 """Bits that number the machines in a range of pods."""
 _IPV6: Final = Path("/proc/sys/net/ipv6/conf")

@@ -22,7 +22,7 @@ RUN = Path("/run/kubewright-machines")
 
 
 def cache() -> Path:
-    """Return the directory of what is made once."""
+    """Return the directory of files that are made once."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "kubewright" / "testbed"
 
@@ -56,7 +56,7 @@ class MachinePlaces:
 
     @property
     def containerd(self) -> Path:
-        """The container runtime's directory: must not lie on an overlay."""
+        """The container runtime's directory: must not be on an overlay."""
         return self.root_directory / "containerd"
 
     @property

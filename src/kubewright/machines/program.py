@@ -1,9 +1,9 @@
 """This kubewright in machines: the directories of the host that they see, read-only, and the command that starts it there.
 
-Either the archive from which it runs (docs/decisions/0016-one-archive.md), or its modules and their virtual environment;
-then the Python of the machines' Debian has to be of the same version. Where it is not at the same path, such as in
-images of Python, machines run the modules with their own. The paths in machines do not depend on those of
-the host: a clone may lie below /tmp or /root, and machines have their own.
+Either the archive from which it runs (docs/decisions/0016-one-archive.md), or its modules and their virtual
+environment; then the Python of the machines' Debian has to be of the same version. Where it is not at the same path,
+such as in images of Python, machines run the modules with their own. The paths in machines do not depend on those of
+the host: a clone may be below /tmp or /root, and machines have their own.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def _reserved_address(found: IPAddress, networks: Sequence[Network]) -> str:
     }
     kind = next((kind for kind, holds in kinds.items() if holds), "")
     inside = next((network for network in networks if found.version == network.version and found in network), None)
-    return f"is {kind}" if kind else f"lies in {inside}, which is for Services, pods or a VPN" if inside is not None else ""
+    return f"is {kind}" if kind else f"is in {inside}, which is for Services, pods or a VPN" if inside is not None else ""
 
 
 def _reserved_name(name: str, domain: str) -> str:

@@ -1,4 +1,4 @@
-"""NodeApprovalPolicy: every field error at once, and what a policy gives to whom."""
+"""NodeApprovalPolicy: every field error at once, and which names and addresses a policy allows for which node."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Tenant(RecordingKube):
         super().__init__()
         self.create(request("u1"))
 
-    def ask_anew(self) -> None:
+    def replace_request(self) -> None:
         self.delete(NODE_JOIN_REQUEST, "worker")
         self.create(request("u9"))
 
@@ -97,7 +97,7 @@ def test_a_paused_command_does_not_overwrite_newer_data(commands, monkeypatch, w
             others(store)
             after.append((store.clusters(), [generation(store)], store.tokens(), store.records(), len(store.journal())))
         if others is rejoined:
-            commands.tenant.ask_anew()
+            commands.tenant.replace_request()
         return found
 
     monkeypatch.setattr(place, name, paused)
@@ -114,7 +114,7 @@ def test_forgetting_a_node_deletes_its_request_and_no_later_one(commands, monkey
 
     def overtaken(*positional: object, **named: object) -> object:
         commands.tenant.delete = delete
-        commands.tenant.ask_anew()
+        commands.tenant.replace_request()
         return delete(*positional, **named)
 
     commands.tenant.delete = overtaken

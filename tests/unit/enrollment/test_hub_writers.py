@@ -20,7 +20,7 @@ from kubewright.kube.core import Call, Object
 from kubewright.kube.resources import SECRET
 from kubewright.tokens.strings import BootstrapTokenString
 
-ANEW = cluster(join_key="another key", kubernetes_version="v1.37.0")
+RECREATED = cluster(join_key="another key", kubernetes_version="v1.37.0")
 OTHER_TOKEN = replace(TOKEN, token=BootstrapTokenString("abcdef", "f" * 16))
 SECOND_TOKEN = replace(TOKEN, token=BootstrapTokenString("second", "f" * 16))
 OTHER_MACHINE = replace(RECORD, request="u9", key="other", names=("10.0.0.9",))
@@ -36,16 +36,16 @@ def begin(store: HubStore) -> None:
     keep(store, RECORD, digest="d1")
 
 
-def begin_anew(store: HubStore) -> None:
+def create_again(store: HubStore) -> None:
     """Add another cluster of that name, with its own token and machine."""
-    put(store, ANEW)
+    put(store, RECREATED)
     store.save_token(OTHER_TOKEN, event(), generation=generation(store))
     keep(store, OTHER_MACHINE, digest="d9")
 
 
-def remove_and_begin_anew(store: HubStore) -> None:
+def remove_and_create_again(store: HubStore) -> None:
     drop(store)
-    begin_anew(store)
+    create_again(store)
 
 
 def everything(store: HubStore) -> tuple[Any, ...]:
@@ -103,22 +103,22 @@ def adding(_: HubStore) -> Write:
 
 
 MEANWHILE: dict[str, tuple[Callable[[HubStore], Write], Write]] = {
-    "a cluster is removed that was made anew": (removing, remove_and_begin_anew),
+    "a cluster is removed that was created again": (removing, remove_and_create_again),
     "a cluster is removed that has another token": (removing, lambda store: making_a_token(store)(store)),
     "a cluster is removed that has another node": (removing, lambda store: keep(store, replace(RECORD, node="new", names=()))),
     "a cluster is removed that was changed": (removing, lambda store: put(store, cluster(approval="human"))),
-    "a cluster is removed that was written anew as it was": (removing, lambda store: put(store, cluster())),
+    "a cluster is removed that was written again unchanged": (removing, lambda store: put(store, cluster())),
     "a cluster is changed that was changed": (changing, lambda store: put(store, cluster(vpn_key="another key"))),
-    "a cluster is changed that was made anew": (changing, remove_and_begin_anew),
+    "a cluster is changed that was created again": (changing, remove_and_create_again),
     "a cluster is changed that was removed": (changing, drop),
     "a cluster is added that was added": (adding, lambda store: put(store, cluster("b", approval="human"))),
-    "a token is made for a cluster that was made anew": (making_a_token, remove_and_begin_anew),
+    "a token is made for a cluster that was created again": (making_a_token, remove_and_create_again),
     "a token is made for a cluster that was removed": (making_a_token, drop),
-    "a request is approved to a cluster that was made anew": (approving, remove_and_begin_anew),
+    "a request is approved to a cluster that was created again": (approving, remove_and_create_again),
     "a request is approved to a cluster that was removed": (approving, drop),
     "a token is revoked that was exchanged": (revoking, exchange_token),
     "a node is answered that was answered": (answering, lambda store: keep(store, replace(RECORD, request="u3"))),
-    "a node is answered in a cluster that was made anew": (answering, remove_and_begin_anew),
+    "a node is answered in a cluster that was created again": (answering, remove_and_create_again),
     "a node is answered in a cluster that was removed": (answering, drop),
     "a node is answered in a cluster that asks for a person by now": (answering, lambda store: put(store, cluster(approval="human"))),
     "a node is forgotten whose name another machine has": (forgetting, forget_and_join),
@@ -218,7 +218,7 @@ def paused_before(place: Any, what: str, number: int, *, gone: bool) -> bool:
         with closing(place.open()) as other:
             if other.contents("a"):
                 drop(other)
-            begin_anew(other)
+            create_again(other)
             lines(2 * CHUNK if what == "journal" else 1)(other)
             after.append(everything(other))
 
@@ -241,7 +241,7 @@ def paused_before(place: Any, what: str, number: int, *, gone: bool) -> bool:
     return bool(after)
 
 
-@pytest.mark.parametrize("gone", [False, True], ids=["the cluster is made anew", "the state is deleted and begun anew"])
+@pytest.mark.parametrize("gone", [False, True], ids=["the cluster is created again", "the state is deleted and started again"])
 @pytest.mark.parametrize("what", PAUSED)
 def test_a_writer_paused_before_any_call_does_not_overwrite_newer_data(tmp_path, what, gone):
     paused_at = 0

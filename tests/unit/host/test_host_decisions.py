@@ -49,7 +49,7 @@ def without_comments(found, desired):
         pytest.param(None, None, {"show": Show.SIZE}, CREATE, "5 bytes, not shown", id="secret"),
         pytest.param(None, None, {"show": Show.MADE}, CREATE, "made on apply", id="made"),
         pytest.param(
-            on_disk(0o644), b"old", {"show": Show.MADE}, UPDATE, "made on apply, mode 0644 instead of 0600", id="made anew, other mode"
+            on_disk(0o644), b"old", {"show": Show.MADE}, UPDATE, "made on apply, mode 0644 instead of 0600", id="created again, other mode"
         ),
         pytest.param(on_disk(), b"a: 1\n", {"show": Show.MADE}, NONE, "", id="made before"),
         pytest.param(None, None, {"content": b""}, CREATE, "", id="empty"),

@@ -1,4 +1,4 @@
-"""`local export`: what is written of objects and archives, and to whom the files belong. Machines are in tests/machines."""
+"""`local export`: which objects and archives are written, and who owns the files. Machines are in tests/machines."""
 
 from __future__ import annotations
 

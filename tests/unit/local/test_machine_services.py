@@ -1,4 +1,4 @@
-"""The controllers of clusters of machines at work on an API in memory: LoadBalancer Services, and volumes."""
+"""The controllers of clusters of machines with an API in memory: LoadBalancer Services, and volumes."""
 
 from __future__ import annotations
 

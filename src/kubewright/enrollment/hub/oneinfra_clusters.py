@@ -116,7 +116,7 @@ class _Reader:
         pods = self._subnets("spec.networking.clusterCIDR")
         server_ca = self._authority_only("spec.apiServer.ca")
         clients, servers = (self._authority(f"spec.certificateAuthorities.{one}") for one in ("apiServerClient", "kubelet"))
-        believed = self._authority_only("spec.certificateAuthorities.kubeletClient")
+        kubelet_client_ca = self._authority_only("spec.certificateAuthorities.kubeletClient")
         join_key = self._join_key()
         tunnel, tunnel_key = self._vpn(name, server, (*subnets, *pods), random)
         tokens = self._tokens(name, rfc3339(now + token_life))
@@ -135,7 +135,7 @@ class _Reader:
             client_key=_pem(clients),
             serving_ca=servers.pem.decode(),
             serving_key=_pem(servers),
-            kubelet_client_ca=believed,
+            kubelet_client_ca=kubelet_client_ca,
             vpn=tunnel,
             vpn_key=tunnel_key,
             kubeconfig=_kubeconfig(name, server, server_ca, clients, now=now, random=random),

@@ -70,7 +70,7 @@ def capacity(network: Network) -> int:
 
 
 def is_inside(address: IPAddress, network: Network) -> bool:
-    """Whether an address lies in a network, and at none of its ends."""
+    """Whether an address is in a network, and at neither of its ends."""
     return address.version == network.version and _FIRST <= int(address) - int(network.network_address) < network.num_addresses - 1
 
 

@@ -29,7 +29,7 @@ CALL_TIMEOUT: Final = 2.0
 ENDING: Final = 15.0
 """The factor of the limit for stopping a pod: ending its processes and network takes time on a busy machine."""
 STARTING: Final = 5.0
-"""The factor of the limit for the status, which is asked first: a runtime that has just been started answers late on a slow machine."""
+"""The factor of the limit for the status, which is requested first: a runtime that has just been started answers late on a slow machine."""
 _SHORT: Final = 13
 """The length of pod IDs in messages, as in those of crictl.
 

@@ -26,9 +26,9 @@ Key = tuple[str | None, str]
 
 BACKOFF: Final = Backoff(first=0.1, factor=2.0, limit=5.0, jitter=0.5)
 _SHORTEST_WATCH: Final = 300
-"""Seconds after which the server is asked to end a watch; up to twice as many, as client-go does."""
+"""Seconds after which the server has to end a watch; up to twice as many, as in client-go."""
 _LONGEST_WAIT: Final = 60.0
-"""Seconds for which a server that asks to wait is left alone at most."""
+"""The longest wait in seconds that a server can request."""
 _HASTY: Final = 1.0
 """Seconds; a watch that ends sooner without any event is not reopened at once."""
 

@@ -159,7 +159,8 @@ class MemberContext(RunContext, Generic[Request]):
     def own_server_ready(self) -> Condition:
         """The readiness of this machine's API server.
 
-        It is asked as the administrator, because anonymous requests may be disabled; without admin.conf anonymously.
+        The request is made as the administrator, because anonymous requests may be disabled; anonymously without
+        admin.conf.
         """
         path = self.member.layout.kubeconfig("admin")
         if self.host.state(path) is None:

@@ -184,7 +184,7 @@ def _storage(subject: Subject) -> Iterable[Finding]:
         here = next(path for path in (directory, *directory.parents) if path.exists())
         if _kind_of(here, subject.read("/proc/self/mountinfo")) == "overlay":
             yield Finding(
-                text=f"{here} lies on an overlay, on which machines cannot have disks",
+                text=f"{here} is on an overlay, on which machines cannot have disks",
                 remedy="set XDG_CACHE_HOME and XDG_STATE_HOME to directories on another file system, such as a volume",
             )
         free, needed = subject.free(here), _SPACE_LATER if subject.has_tree else _SPACE

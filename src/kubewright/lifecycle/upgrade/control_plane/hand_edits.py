@@ -75,7 +75,7 @@ def found(ctx: UpgradeContext) -> list[HandEdit]:
 
 
 def keep(ctx: UpgradeContext, edits: Sequence[HandEdit]) -> Iterator[Step]:
-    """Add the changes to the patches of the last run, which this run applies, if that is asked for.
+    """If requested, add the changes to the patches of the last run, which this run applies.
 
     Nothing is written unless all changes can be kept. Raises HostError, naming the one that cannot.
     """
