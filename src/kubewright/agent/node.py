@@ -113,7 +113,7 @@ class NodeAgent:
             source=self._source,
             registers=self._duties.registers,
             absent=self._node_absent,
-            notify=self._tell,
+            notify=self._send_event,
             known=self._certificates.answered,
         )
 
@@ -184,7 +184,7 @@ class NodeAgent:
         """
         if self._node_status.node is None:
             return
-        self._tell(shutting_down())
+        self._send_event(shutting_down())
         self._node_status.shut_down()
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
@@ -272,9 +272,9 @@ class NodeAgent:
         who = {"component": "kubelet", "instance": self.name, "host": self.name}
         self._recorder = EventRecorder(self._api(), **who, clock=seams.clock, random=seams.random)
         self._tasks.start("events of a node", self._recorder.run)
-        self._tell(starting())
+        self._send_event(starting())
 
-    def _tell(self, event: NodeEvent) -> None:
+    def _send_event(self, event: NodeEvent) -> None:
         """Send an event, if events are enabled.
 
         Like a kubelet's events, it names the Node without its UID, because it may be sent before the Node exists.

@@ -148,7 +148,7 @@ class NodeStatusManager:
             try:
                 answer = await self._register_once()
                 self._heartbeat_at = self._registered_at = self._loop_time()
-                self._take(answer)
+                self._accept_answer(answer)
             except APIError as error:
                 self._failed(error)
             else:
@@ -166,7 +166,7 @@ class NodeStatusManager:
             await asyncio.sleep(pause)
             pause = min(pause * 2, self._timings.pod_cidr_most)
             try:
-                self._take(await self._api().get(NODE, self._facts.name))
+                self._accept_answer(await self._api().get(NODE, self._facts.name))
             except APIError as error:
                 self._failed(error)
 
@@ -229,7 +229,7 @@ class NodeStatusManager:
             existing = await self._api().get(NODE, self._facts.name)
         else:
             self.is_new = True
-            self._tell(None, created)
+            self._notify_changes(None, created)
             return created
         corrected = registration.reconcile(existing, first, self._facts)
         return existing if corrected is None else await self._send(existing, corrected)
@@ -242,13 +242,13 @@ class NodeStatusManager:
         if changed or self._is_due():
             self._report = self._report.attempted(changed=changed, timings=self._timings, random=self._seams.random)
             answer = await self._send(old, new)
-            self._tell(old, answer)
+            self._notify_changes(old, answer)
             old = answer
             self._report = self._report.sent(self._loop_time())
             self.reported_at = self._seams.clock.now()
             self.heartbeat_accepted()
             _, changed = self._computed(old)
-        self._take(old)
+        self._accept_answer(old)
         self._fresh = not changed
 
     def _computed(self, old: Object) -> tuple[Object, bool]:
@@ -263,7 +263,7 @@ class NodeStatusManager:
     async def _send(self, old: Object, new: Object) -> Object:
         return await self._api().patch(NODE, self._facts.name, node_status_patch(old, new), subresource="status")
 
-    def _take(self, answer: Object) -> None:
+    def _accept_answer(self, answer: Object) -> None:
         self.node = answer
         self._fresh = False
         self.trouble = ""
@@ -273,7 +273,7 @@ class NodeStatusManager:
             self._notify(event)
         self._changed()
 
-    def _tell(self, old: Object | None, new: Object) -> None:
+    def _notify_changes(self, old: Object | None, new: Object) -> None:
         for event in events_between(old, new):
             self._notify(event)
 

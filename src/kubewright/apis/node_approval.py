@@ -230,7 +230,7 @@ def _parsed(found: _Document, at: Place) -> NodeApprovalPolicy:
     return NodeApprovalPolicy(
         version="",
         rows=tuple(rows),
-        asked=tuple(one for source in found.sources for one in _asked(source).values()),
+        asked=tuple(one for source in found.sources for one in _queried_kinds(source).values()),
         trust_reported=trust,
         reserved_names=names,
         reserved_networks=_networks([one for one in found.reserved if _is_network(one)], at / "reserved"),
@@ -263,7 +263,7 @@ def _check_evidence(found: _Document, at: Place) -> None:
         ((at / "sources")[index] / "joinRecords").invalid("only one source can be the join records of this cluster", index)
 
 
-def _asked(source: Source) -> dict[str, AskedSource]:
+def _queried_kinds(source: Source) -> dict[str, AskedSource]:
     """Return the kinds of a source that have to be asked, by their fields."""
     names = {kind.name for kind in node_sources.KINDS}
     found = {one.name: getattr(source, one.attribute) for one in members(Source) if one.name in names}
@@ -275,7 +275,7 @@ def _source_rows(source: Source, at: Place) -> list[NodeRow]:
     given = [one.name for one in kinds if getattr(source, one.attribute) is not None]
     if len(given) != 1:
         at.required(f"needs exactly one of {', '.join(one.name for one in kinds)}; it has {' and '.join(given) or 'none'}")
-    for name, value in _asked(source).items():
+    for name, value in _queried_kinds(source).items():
         node_sources.check(value, at / name)
     if source.nodes is not None and not source.nodes.trust_reported_addresses:
         (at / "nodes" / "trustReportedAddresses").required("must be true: nodes can report any address as theirs")

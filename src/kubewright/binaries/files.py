@@ -170,7 +170,7 @@ def cache_lock(root: Path, *, task: str, wait: bool, clock: Clock, reporter: Rep
     require_own(root)
     lock = Lock(PurePosixPath(root / LOCK_NAME), doing=task, clock=clock)
     try:
-        _take(lock, wait=wait, clock=clock, reporter=reporter)
+        _acquire(lock, wait=wait, clock=clock, reporter=reporter)
     except DiskFull:
         raise
     except HostError as error:
@@ -181,7 +181,7 @@ def cache_lock(root: Path, *, task: str, wait: bool, clock: Clock, reporter: Rep
         lock.release()
 
 
-def _take(lock: Lock, *, wait: bool, clock: Clock, reporter: Reporter) -> None:
+def _acquire(lock: Lock, *, wait: bool, clock: Clock, reporter: Reporter) -> None:
     if not wait:
         lock.acquire()
     elif lock.try_acquire() is not None:

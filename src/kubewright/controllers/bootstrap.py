@@ -46,10 +46,10 @@ class BootstrapSigner:
         for informer in (self._config_maps, self._secrets):
             await informer.wait_synced()
         for informer in (self._config_maps, self._secrets):
-            informer.subscribe(self._heard)
+            informer.subscribe(self._on_event)
         await Workers(self.name, queue=self._queue, handle=self._handle, count=1).run()
 
-    def _heard(self, event: WatchEvent) -> None:
+    def _on_event(self, event: WatchEvent) -> None:
         self._queue.add(f"{cluster_info.NAMESPACE}/{cluster_info.NAME}")
 
     async def _handle(self, key: str) -> None:
@@ -79,11 +79,11 @@ class TokenCleaner:
 
     async def run(self) -> None:
         """Work until cancelled."""
-        self._secrets.subscribe(self._heard)
+        self._secrets.subscribe(self._on_event)
         await self._secrets.wait_synced()
         await Workers(self.name, queue=self._queue, handle=self._handle, count=1).run()
 
-    def _heard(self, event: WatchEvent) -> None:
+    def _on_event(self, event: WatchEvent) -> None:
         name, _ = identity_of(event.object)
         if event.type is not EventType.DELETED:
             self._queue.add(name)

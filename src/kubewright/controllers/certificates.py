@@ -73,25 +73,25 @@ class RequestController:
         self._wanted = wanted
         self._telemetry = telemetry
         self._queue: WorkQueue[str] = WorkQueue(limiter or certificate_limiter(), name=QUEUE, metrics=telemetry.queues, preferred=preferred)
-        self._heard_at: dict[str, float] = {}
+        self._received_at: dict[str, float] = {}
 
     async def run(self) -> None:
         """Work until cancelled."""
-        self._csrs.subscribe(self._heard)
+        self._csrs.subscribe(self._on_event)
         await self._csrs.wait_synced()
         await Workers(self.name, queue=self._queue, handle=self._handle, count=WORKERS, owner=self._owner).run()
 
     async def _handle(self, name: str) -> None:
         found = self._csrs.get(name)
         if found is None:
-            self._gone(name)
+            self._on_deleted(name)
             return
         try:
             outcome = await self._dealt_with(name, found)
         except KubewrightError as error:
             self._telemetry.outcome(self.name, "retried" if isinstance(error, NotNow) else "error")
             raise
-        heard = self._heard_at.pop(name, None)
+        heard = self._received_at.pop(name, None)
         if outcome:
             self._telemetry.outcome(self.name, outcome, seconds=_now() - heard if heard is not None else None)
 
@@ -99,18 +99,18 @@ class RequestController:
         """Process a request and return the outcome; '' for nothing. Raises NotNow to have it retried."""
         raise NotImplementedError
 
-    def _heard(self, event: WatchEvent) -> None:
+    def _on_event(self, event: WatchEvent) -> None:
         name, _ = identity_of(event.object)
         if event.type is EventType.DELETED:
-            self._gone(name)
+            self._on_deleted(name)
         elif not (event.object.get("status") or {}).get("certificate") and self._wanted(event.object):
-            self._heard_at.setdefault(name, _now())
+            self._received_at.setdefault(name, _now())
             self._queue.add(name, owner=_maker(event.object))
 
-    def _gone(self, name: str) -> None:
+    def _on_deleted(self, name: str) -> None:
         """Forget a request that was deleted."""
         self._queue.forget(name)
-        self._heard_at.pop(name, None)
+        self._received_at.pop(name, None)
 
     def _owner(self, name: str) -> str:
         """Return the requester: requesters with many requests delay only themselves."""
@@ -156,8 +156,8 @@ class Approver(RequestController):
                 self._refused.discard(name)
                 return ""
 
-    def _gone(self, name: str) -> None:
-        super()._gone(name)
+    def _on_deleted(self, name: str) -> None:
+        super()._on_deleted(name)
         self._refused.discard(name)
 
 

@@ -125,7 +125,7 @@ def verdict(found: Mapping[str, Any], *, uid: str) -> bytes | None:
     metadata, status = found.get("metadata") or {}, found.get("status") or {}
     name = metadata.get("name", "")
     if metadata.get("uid") != uid:
-        raise _lost(name)
+        raise _deleted_error(name)
     if (refused := node_requests.refusal(found)) is not None:
         raise RequestRefused(refused.what, verdict=refused.verdict, reason=refused.reason, detail=refused.words, remedy=refused.remedy)
     content = status.get("certificate")
@@ -214,7 +214,7 @@ async def _issued(api: AsyncKubeAPI, created: Object, wanted: RequestedCertifica
         while content is None:
             event = await anext(events)
             if event.type is EventType.DELETED:
-                raise _lost(name)
+                raise _deleted_error(name)
             if event.type is not EventType.SYNCED:
                 seen(event.object)
                 content = verdict(event.object, uid=uid)
@@ -235,7 +235,7 @@ def ends_wait(error: APIError, wanted: RequestedCertificate) -> bool:
     return not worth_retrying(error) or (isinstance(error, Unauthorized) and bool(wanted.name))
 
 
-def _lost(name: str) -> CertificateError:
+def _deleted_error(name: str) -> CertificateError:
     return CertificateError(f"certificate request {name} was deleted before it was signed", remedy="try again: a new one is made")
 
 

@@ -235,7 +235,7 @@ class _Queue:
             self._said = str(error)
             self._ahead = self._learner()
             if self._ahead is not None:
-                self._said = f"etcd accepts one learner at a time, and {_about(self._ahead)}"
+                self._said = f"etcd accepts one learner at a time, and {_described_learner(self._ahead)}"
         except (*PASSING, MemberNotFound, Unreachable) as error:  # etcd 3.6 may answer with the last one right after a removal
             self._said, self._ahead = str(error), None
 
@@ -269,5 +269,5 @@ class _Queue:
             return None
 
 
-def _about(learner: Member) -> str:
+def _described_learner(learner: Member) -> str:
     return f"{learner.shown} is one" + ("" if learner.name else " that has not started yet")

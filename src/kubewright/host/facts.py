@@ -101,7 +101,7 @@ def gather(files: FileReader, network: Network, *, environment: Mapping[str, str
     return Facts(
         detected=detect(files, network, environment=environment),
         machine=lambda: machine(files, architecture=ARCHITECTURES.get(architecture, architecture)),
-        systemd=_is(files, BOOTED, Kind.DIRECTORY),
+        systemd=_exists_as(files, BOOTED, Kind.DIRECTORY),
     )
 
 
@@ -113,8 +113,8 @@ def detect(files: FileReader, network: Network, *, environment: Mapping[str, str
         default_ipv6=network.default_address(family=6),
         loopback_global=network.loopback_global(),
         cri_sockets=_runtimes(files, network),
-        systemd_resolved=_is(files, _RESOLVED, Kind.LINK),
-        ca_directories=tuple(directory for directory in CA_DIRECTORIES if _is(files, directory, Kind.DIRECTORY)),
+        systemd_resolved=_exists_as(files, _RESOLVED, Kind.LINK),
+        ca_directories=tuple(directory for directory in CA_DIRECTORIES if _exists_as(files, directory, Kind.DIRECTORY)),
         proxy_environment={name: value for name, value in environment.items() if name.lower().endswith("_proxy") and value},
     )
 
@@ -122,7 +122,7 @@ def detect(files: FileReader, network: Network, *, environment: Mapping[str, str
 def _runtimes(files: FileReader, network: Network) -> tuple[str, ...]:
     """Return the sockets of container runtimes. Of several, only those at which one listens (kubeadm v1.36: util/runtime)."""
     paths = {socket: socket.removeprefix("unix://") for socket in CRI_SOCKETS}
-    found = [socket for socket, path in paths.items() if _is(files, path, Kind.SOCKET)]
+    found = [socket for socket, path in paths.items() if _exists_as(files, path, Kind.SOCKET)]
     return tuple(socket for socket in found if len(found) == 1 or network.accepts(PurePosixPath(paths[socket])))
 
 
@@ -167,7 +167,7 @@ def _huge_pages(files: FileReader) -> dict[int, int]:
     return found
 
 
-def _is(files: FileReader, path: str, kind: Kind) -> bool:
+def _exists_as(files: FileReader, path: str, kind: Kind) -> bool:
     """Return whether a path exists and is of this kind. Links are followed, as in kubeadm."""
     with suppress(HostError):  # not visible to an ordinary user
         found = files.state(PurePosixPath(path))

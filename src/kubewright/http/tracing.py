@@ -28,7 +28,7 @@ class Trace:
         """Note why there is no answer."""
 
 
-class _Told(Trace):
+class _Logged(Trace):
     """A request in progress that is logged."""
 
     def __init__(self, method: str, url: str, *, clock: Clock, query: bool) -> None:
@@ -54,4 +54,4 @@ def begin(method: str, url: str, *, clock: Clock | None = None, query: bool = Tr
     """Return the trace of a new request. With `query` off, the query is not logged."""
     if not _log.isEnabledFor(level_of(REQUESTS)):
         return _SILENT
-    return _Told(method, url, clock=clock or SystemClock(), query=query)
+    return _Logged(method, url, clock=clock or SystemClock(), query=query)

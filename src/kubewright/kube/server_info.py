@@ -27,14 +27,14 @@ def server_version(api: KubeAPI, *, remedy: str = "see what `kubectl version` sa
     """Request the version. Raises Unreachable, or APIError for a refusal or an answer without a version."""
     answer = api.raw("GET", VERSION)
     if answer.status >= _REFUSED:
-        raise _untold(f"it answers with status {answer.status}", remedy)
+        raise _no_version(f"it answers with status {answer.status}", remedy)
     try:
         return Version.parse(str(json.loads(answer.body)["gitVersion"]))
     except (ValueError, LookupError, TypeError) as error:
-        raise _untold(f"it answers {quoted(answer.body[:_SHOWN].decode(errors='replace'))}", remedy) from error
+        raise _no_version(f"it answers {quoted(answer.body[:_SHOWN].decode(errors='replace'))}", remedy) from error
 
 
-def _untold(detail: str, remedy: str) -> APIError:
+def _no_version(detail: str, remedy: str) -> APIError:
     return APIError("the API server does not report its version", detail=detail, remedy=remedy)
 
 

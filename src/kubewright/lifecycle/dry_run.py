@@ -51,10 +51,10 @@ class DryRunHost(OverlayHost):
             return Change(target=desired.target, action=Action.NONE)
         change = super().ensure(desired)
         if change:
-            self._tell(desired, change)
+            self._report(desired, change)
         return change
 
-    def _tell(self, desired: Desired, change: Change) -> None:
+    def _report(self, desired: Desired, change: Change) -> None:
         match desired:
             case File(show=Show.DIFF):
                 text = mask(desired.content.decode(errors="replace").rstrip("\n"))

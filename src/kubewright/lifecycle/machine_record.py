@@ -133,10 +133,10 @@ def runtime_socket(record: MachineRecord) -> str:
 
 def field(record: MachineRecord, *names: str) -> str:
     """Return the text at a path of names in the first document of a record's configuration that has one, '' if none has."""
-    return next((found for found in _at(record, names) if isinstance(found, str)), "")
+    return next((found for found in _values_at(record, names) if isinstance(found, str)), "")
 
 
-def _at(record: MachineRecord, names: Iterable[str]) -> Iterator[object]:
+def _values_at(record: MachineRecord, names: Iterable[str]) -> Iterator[object]:
     """Yield the values at a path of names in the documents of a record's configuration."""
     for document in _values(record.configuration):
         found = document
@@ -194,7 +194,7 @@ def lasts(host: Host, record: MachineRecord) -> bool:
         (identity is not None and host.state(identity(host.layout)) is not None)
         or host.layout.kubelet_client_current.name.encode() in (host.read(host.layout.kubeconfig("kubelet")) or b"")
         or any(_has_objects(host, path) for path in map(PurePosixPath, record.free) if path.name == MEMBER)
-        or any(_serves(host, endpoint) for names in _ENDPOINTS for endpoint in _at(record, names))
+        or any(_serves(host, endpoint) for names in _ENDPOINTS for endpoint in _values_at(record, names))
     )
 
 

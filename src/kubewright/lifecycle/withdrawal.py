@@ -44,7 +44,7 @@ def withdraw(
 
     Raises HostError for files that cannot be removed.
     """
-    left = _left(host, found.free or {})
+    left = _leftovers(host, found.free or {})
     if left:
         reporter.emit(
             Line(topic=TOPIC, text=f"Removing what an earlier attempt with another configuration left: [{' '.join(map(str, left))}]")
@@ -52,7 +52,7 @@ def withdraw(
     return tuple(_withdraw(host, found, wanted, left, clock=clock, at=at, reporter=reporter))
 
 
-def _left(host: Host, free: Mapping[str, str | None]) -> list[PurePosixPath]:
+def _leftovers(host: Host, free: Mapping[str, str | None]) -> list[PurePosixPath]:
     """Return the leftovers of an attempt."""
     there = [(PurePosixPath(path), left) for path, left in free.items() if host.state(PurePosixPath(path)) is not None]
     return [path for path, left in there if left is None or left == digest(host, str(path))]

@@ -238,9 +238,9 @@ def load(path: Path) -> ClusterRecord | None:
     """
     try:
         found = json.loads(path.read_bytes())
-        machines = tuple(_typed(LocalMachineRecord(**machine)) for machine in found.pop("machines"))
+        machines = tuple(_require_types(LocalMachineRecord(**machine)) for machine in found.pop("machines"))
         found |= {name: tuple(found.get(name, ())) for name in _LISTS}
-        return _whole(_typed(ClusterRecord(**found, machines=machines)))
+        return _whole(_require_types(ClusterRecord(**found, machines=machines)))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -266,7 +266,7 @@ _KINDS: Final = {
 T = TypeVar("T", LocalMachineRecord, ClusterRecord)
 
 
-def _typed(value: T) -> T:
+def _require_types(value: T) -> T:
     """Require that every field is of its type. Raises ValueError."""
     for row in fields(value):
         found = getattr(value, row.name)

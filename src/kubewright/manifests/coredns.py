@@ -74,7 +74,7 @@ def _labels() -> dict[str, str]:
 
 def _pod(cluster: ClusterConfiguration) -> dict[str, Any]:
     return {
-        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [_apart()]}},
+        "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [_anti_affinity_term()]}},
         "containers": [_container(cluster)],
         "dnsPolicy": "Default",
         "nodeSelector": {"kubernetes.io/os": "linux"},
@@ -88,7 +88,7 @@ def _pod(cluster: ClusterConfiguration) -> dict[str, Any]:
     }
 
 
-def _apart() -> dict[str, Any]:
+def _anti_affinity_term() -> dict[str, Any]:
     """Prefer machines that run no other CoreDNS pod."""
     same = {"matchExpressions": [{"key": _LABEL, "operator": "In", "values": [SERVICE]}]}
     return {"podAffinityTerm": {"labelSelector": same, "topologyKey": "kubernetes.io/hostname"}, "weight": 100}

@@ -162,10 +162,10 @@ def is_default(text: str) -> bool:
     if len(servers) != 1 or list(servers[0].zones) != [".:53"]:
         return False
     found = {plugin.name: plugin for plugin in servers[0].plugins}
-    return len(found) == len(servers[0].plugins) and any(_is(found, options) for options in _DEFAULTS)
+    return len(found) == len(servers[0].plugins) and any(_matches(found, options) for options in _DEFAULTS)
 
 
-def _is(found: Mapping[str, Setting], options: Mapping[str, Sequence[str]]) -> bool:
+def _matches(found: Mapping[str, Setting], options: Mapping[str, Sequence[str]]) -> bool:
     rest = found.keys() - options.keys() - _IN_ALL_DEFAULTS.keys()
     if not {*options, *_IN_ALL_DEFAULTS} <= found.keys() or rest not in (set(_IN_MOST_DEFAULTS), set() if "proxy" in options else None):
         return False
@@ -183,11 +183,11 @@ def migrated(text: str, installed: str, target: str) -> str:
     """
     servers = parse(text)
     here, there = ([RELEASES.index(one)] for one in (installed, target))
-    changed = [replace(one, plugins=[_carried(plugin, here, there) for plugin in one.plugins]) for one in servers]
+    changed = [replace(one, plugins=[_migrated_plugin(plugin, here, there) for plugin in one.plugins]) for one in servers]
     return text if changed == servers else "".join(map(_rendered, changed))
 
 
-def _carried(plugin: Setting, here: Sequence[int], there: Sequence[int]) -> Setting:
+def _migrated_plugin(plugin: Setting, here: Sequence[int], there: Sequence[int]) -> Setting:
     """Return a plugin in the form of a later release; unknown ones stay unchanged."""
     known = [row for row in _PLUGINS if row.partition(":")[0] == plugin.name]
     name = "forward" if plugin.name == "proxy" and not _knows(known, plugin.name, there) else plugin.name

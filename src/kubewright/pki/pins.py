@@ -63,12 +63,12 @@ def _list(pins: Sequence[Pin]) -> str:
 
 def pin(text: bytes, *, source: str = "the certificate") -> str:
     """Return the pin of the first certificate of PEM text. Raises CertificateError, naming `source`."""
-    return str(_of(certificates.first(text, source=source)))
+    return str(_pin_of(certificates.first(text, source=source)))
 
 
 def of_bundle(text: bytes, *, source: str = "the bundle") -> list[Pin]:
     """Return the pins of every certificate of PEM text, in order. Raises CertificateError, naming `source`."""
-    return [_of(certificate) for certificate in certificates.parse(text, source=source)]
+    return [_pin_of(certificate) for certificate in certificates.parse(text, source=source)]
 
 
 def of_public_key(der: bytes) -> Pin:
@@ -76,7 +76,7 @@ def of_public_key(der: bytes) -> Pin:
     return Pin(hashlib.sha256(der).digest())
 
 
-def _of(certificate: Certificate) -> Pin:
+def _pin_of(certificate: Certificate) -> Pin:
     return of_public_key(certificate.public_key)
 
 
@@ -94,7 +94,7 @@ def require(text: bytes, pinned: Sequence[Pin], *, server: str, now: datetime) -
     """
     source = f"the CA bundle of {server}"
     found = certificates.parse(text, source=source)
-    pinned_ones = [one for one in found if matches([_of(one)], pinned)]
+    pinned_ones = [one for one in found if matches([_pin_of(one)], pinned)]
     if not pinned_ones:
         raise PinMismatch(server=server, found=of_bundle(text, source=source), pinned=pinned)
     anchors = _anchors(pinned_ones)

@@ -41,14 +41,14 @@ def port(number: int, *, ours: str = "") -> Check:
 
     def find(subject: Subject) -> Iterable[Finding]:
         owner = subject.host.network.owner_of_port(_EVERYWHERE, number)
-        if owner is not None and not _is(owner.program or "", ours):
+        if owner is not None and not _same_program(owner.program or "", ours):
             stop = f"stop it (`kill {owner.pid}`)" if owner.pid is not None else "find it with `ss -ltnp` and stop it"
             yield Finding(text=f"Port {number} is in use by {owner}", remedy=stop)
 
     return Check(name=f"Port-{number}", find=find)
 
 
-def _is(program: str, ours: str) -> bool:
+def _same_program(program: str, ours: str) -> bool:
     """Compare names of programs as the kernel reports them: 15 characters."""
     return bool(ours) and program == ours[:_NAME]
 
@@ -99,17 +99,17 @@ def external_version(external: ExternalEtcd, *, ask: Ask | None = None, clock: C
     def find(subject: Subject) -> Iterable[Finding]:
         for endpoint in external.http_endpoints or external.endpoints:
             try:
-                answer = _patiently(endpoint, external, subject, ask or _ask, clock or SystemClock())
+                answer = _retry(endpoint, external, subject, ask or _ask, clock or SystemClock())
                 reported = json.loads(answer.body).get("etcdserver", "") if answer.status == 200 else None
             except (KubewrightError, ValueError, AttributeError) as error:
                 yield Finding(text=f"couldn't get the version of external etcd at {endpoint}: {error}", remedy=_REMEDY)
                 continue
-            yield from _judge(endpoint, reported, answer.status)
+            yield from _version_findings(endpoint, reported, answer.status)
 
     return Check(name="ExternalEtcdVersion", find=find)
 
 
-def _judge(endpoint: str, reported: object, status: int) -> Iterable[Finding]:
+def _version_findings(endpoint: str, reported: object, status: int) -> Iterable[Finding]:
     try:
         version = Version.parse(reported) if isinstance(reported, str) else None
     except ValueError:
@@ -124,7 +124,7 @@ def _judge(endpoint: str, reported: object, status: int) -> Iterable[Finding]:
         )
 
 
-def _patiently(endpoint: str, external: ExternalEtcd, subject: Subject, ask: Ask, clock: Clock) -> Response:
+def _retry(endpoint: str, external: ExternalEtcd, subject: Subject, ask: Ask, clock: Clock) -> Response:
     for left in reversed(range(_TRIES)):
         try:
             answer = ask(endpoint, external, subject)

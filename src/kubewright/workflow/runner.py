@@ -182,10 +182,10 @@ class InTreeOrder:
     def emit(self, event: Event, /) -> None:
         with self._lock:
             if isinstance(event, PhaseStarted | PhaseFinished | PhaseSkipped):
-                self._tell(self._place.get(event.phase), event)
+                self._emit_or_hold(self._place.get(event.phase), event)
                 self._turn(self._place.get(event.phase), running=isinstance(event, PhaseStarted))
             else:
-                self._tell(self._current, event)
+                self._emit_or_hold(self._current, event)
 
     def close(self) -> None:
         """Forward all waiting events."""
@@ -193,7 +193,7 @@ class InTreeOrder:
             self._open, self._current = [], None
             self._hand_on()
 
-    def _tell(self, place: int | None, event: Event) -> None:
+    def _emit_or_hold(self, place: int | None, event: Event) -> None:
         if place is None or not self._waits(place):
             self._inner.emit(event)
         else:

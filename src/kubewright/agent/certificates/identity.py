@@ -76,7 +76,7 @@ class NodeIdentity:
             template=lambda: template,
             store=store,
             issuer=self._issuer,
-            taken=self._take,
+            taken=self._use,
             timings=timings,
             seams=seams,
             pending=pending,
@@ -228,7 +228,7 @@ class NodeIdentity:
         self._access, pair = stored
         return pair
 
-    async def _take(self, pair: Pair) -> None:
+    async def _use(self, pair: Pair) -> None:
         """Use a pair from now on, on open connections too."""
         assert self._access is not None
         if self._admitted:

@@ -210,7 +210,7 @@ class CertificateManager:
         if template is None:
             self._later(_LONGEST_SLEEP)  # `template_changed` may be called before `keep_renewed`
         else:
-            self._later(0.0 if self._lacks(template) else max(_PAUSE, self._left()))
+            self._later(0.0 if self._lacks(template) else max(_PAUSE, self._seconds_left()))
 
     def renew_now(self) -> None:
         """Replace a certificate before it is due, because the API server no longer accepts it.
@@ -250,7 +250,7 @@ class CertificateManager:
         """Whether there is no certificate, or one that lacks something not requested yet: a signer may omit what it likes."""
         return self.current is None or (template != self._requested and bool(template.missing(self.current.leaf)))
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         """Return the seconds until the certificate is to be rotated."""
         if self.view.rotates_at is None:
             return 0.0
@@ -281,7 +281,7 @@ class CertificateManager:
             self._ahead = timedelta(0)
             self.view = replace(self.view, trouble="", reason="")
         template = self._template()
-        if template is not None and self._renewing is None and (self._lacks(template) or self._left() <= 0):
+        if template is not None and self._renewing is None and (self._lacks(template) or self._seconds_left() <= 0):
             self._renewing = self._tasks.start("renewing a certificate", self._renew)
         else:
             self.keep_renewed()

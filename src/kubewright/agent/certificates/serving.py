@@ -53,7 +53,7 @@ class ServingCertificate:
             template=lambda: self._template,
             store=requests.store,
             issuer=self._issuer,
-            taken=self._take,
+            taken=self._use,
             timings=timings,
             seams=seams,
             pending=requests.pending,
@@ -90,5 +90,5 @@ class ServingCertificate:
     async def _issuer(self) -> Issuer:
         return SingleIssuer(self._api())
 
-    async def _take(self, pair: Pair) -> None:
+    async def _use(self, pair: Pair) -> None:
         self._requests.use(pair)

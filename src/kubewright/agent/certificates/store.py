@@ -143,7 +143,7 @@ class FilePairStore:
         if not self.current.exists() and self._updated.is_symlink():
             self._promote()  # left by an interrupted switch
         content = self._files.read(PurePosixPath(self.current))
-        return self._apart() if content is None else certificates.parse_pair(content, source=str(self.current))
+        return self._separate_files() if content is None else certificates.parse_pair(content, source=str(self.current))
 
     def keep_pair(self, pair: Pair) -> None:
         self._require_link()
@@ -156,7 +156,7 @@ class FilePairStore:
             self._updated.symlink_to(path.absolute())
         self._promote()
 
-    def _apart(self) -> Pair | None:
+    def _separate_files(self) -> Pair | None:
         """Return the pair of a certificate file and a key file."""
         own = (PurePosixPath(self._pki / f"{self._prefix}.crt"), PurePosixPath(self._pki / f"{self._prefix}.key"))
         for path, key_path in filter(None, (self._given, own)):

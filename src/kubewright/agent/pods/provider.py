@@ -150,7 +150,7 @@ class ProvidedPods:
         deleting = lifecycle.is_deleting(pod)
         if deleting and not held.ended:
             self._work(held, "end", pod)
-        elif not deleting and not lifecycle.is_over(pod) and held.meant != _meant(pod):
+        elif not deleting and not lifecycle.is_over(pod) and held.meant != _provider_parts(pod):
             self._work(held, "start", pod)
         status = self._provider.status(pod)
         if status is not None and not podstatus.says(pod, status):
@@ -188,7 +188,7 @@ class ProvidedPods:
         uid = pod["metadata"]["uid"]
         try:
             if what == "start":
-                held.meant = _meant(pod)
+                held.meant = _provider_parts(pod)
                 await self._provider.run(pod)
             else:
                 await self._provider.stop(pod, grace=grace)
@@ -229,7 +229,7 @@ def _pause_after(error: Exception, what: str, pod: Mapping[str, Any], *, failure
     return backoff(failures, first=_RETRY, most=_LONGEST_RETRY)
 
 
-def _meant(pod: Mapping[str, Any]) -> object:
+def _provider_parts(pod: Mapping[str, Any]) -> object:
     """Return the parts of a pod that a provider receives; it reports the others itself."""
     return pod["spec"], *(pod["metadata"].get(name) or {} for name in ("labels", "annotations"))
 

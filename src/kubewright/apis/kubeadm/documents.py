@@ -197,12 +197,12 @@ def _unknown(gvk: _GVK, *, strict: bool, use: Collection[str], judged: bool) -> 
         return _obsolete(gvk), ""
     if gvk.group in COMPONENT_GROUPS and judged:
         return removed.COMPONENT_KINDS.get(gvk.kind) or _component_problem(gvk), ""
-    unknown = f"{gvk} is an unknown kind{_meant(gvk)}"
+    unknown = f"{gvk} is an unknown kind{_suggestion(gvk)}"
     needed = gvk.kind in use and gvk.kind in KINDS  # by its name alone, as kubeadm looks for it
     return (unknown, "") if strict or needed else ("", unknown)
 
 
-def _meant(gvk: _GVK) -> str:
+def _suggestion(gvk: _GVK) -> str:
     """Return the kind and version that were probably meant, as the end of a sentence."""
     groups = {
         GROUP: (API_VERSION, KINDS),

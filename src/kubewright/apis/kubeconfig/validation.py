@@ -26,9 +26,9 @@ def require_usable(kubeconfig: Kubeconfig, *, context: str = "") -> Resolved:
     cluster = kubeconfig.clusters.get(chosen.cluster) if chosen else None
     user = kubeconfig.users.get(chosen.user) if chosen else None
     if chosen and cluster is not None:
-        problems += _at(kubeconfig, _entry("clusters", kubeconfig.clusters, chosen.cluster) / "cluster", cluster_problems(cluster))
+        problems += _errors_at(kubeconfig, _entry("clusters", kubeconfig.clusters, chosen.cluster) / "cluster", cluster_problems(cluster))
     if chosen and user is not None:
-        problems += _at(kubeconfig, _entry("users", kubeconfig.users, chosen.user) / "user", user_problems(user))
+        problems += _errors_at(kubeconfig, _entry("users", kubeconfig.users, chosen.user) / "user", user_problems(user))
     if problems or chosen is None or cluster is None or user is None:
         raise _unusable(kubeconfig, problems)
     return Resolved(cluster=cluster, user=user, namespace=chosen.namespace)
@@ -143,7 +143,7 @@ def _entry(plural: str, entries: Mapping[str, object], name: str) -> FieldPath:
     return (FieldPath() / plural)[list(entries).index(name)]
 
 
-def _at(kubeconfig: Kubeconfig, path: FieldPath, problems: Problems) -> list[FieldError]:
+def _errors_at(kubeconfig: Kubeconfig, path: FieldPath, problems: Problems) -> list[FieldError]:
     return [_error(kubeconfig, path / name, kind, reason, None) for name, kind, reason in problems]
 
 

@@ -47,10 +47,10 @@ def check_expiration(parsed: Parsed) -> int:
     places = CertificateLocations.of(host, certificates=PurePosixPath(cluster.certificates_dir))
     found = expiration.observe(places, cluster, now=SystemClock().now())
     sys.stdout.write(output.kubeadm_table(_table(found)) if printed is None else printed([found.as_map()]))
-    return 0 if within is None else _judge(found, within, limit, verbosity=parsed.number("v") or 0)
+    return 0 if within is None else _exit_code(found, within, limit, verbosity=parsed.number("v") or 0)
 
 
-def _judge(found: Expiration, within: timedelta, text: str, *, verbosity: int) -> int:
+def _exit_code(found: Expiration, within: timedelta, text: str, *, verbosity: int) -> int:
     """Exit with the code of the error: kubeadm has no such flag, so its single exit code does not apply here."""
     try:
         found.require(within, text=text)

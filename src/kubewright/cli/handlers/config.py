@@ -120,7 +120,7 @@ def explain(parsed: Parsed) -> int:
     asked = parsed.text("field")
     found = explanations.explain(asked)
     if not found:
-        raise UsageError(f"no configuration kind has a field {quoted(asked)}", remedy=_meant(asked))
+        raise UsageError(f"no configuration kind has a field {quoted(asked)}", remedy=_suggestion(asked))
     rows = [{**asdict(one), "children": list(one.children)} for one in found]
     form = parsed.text("output")
     if form != "text":
@@ -138,7 +138,7 @@ def _explained(found: Explanation) -> str:
     return "".join(f"{name}:".ljust(9) + f"{value}\n" for name, value in rows) + f"\n{found.meaning}\n"
 
 
-def _meant(asked: str) -> str:
+def _suggestion(asked: str) -> str:
     from kubewright.apis.kubeadm import explanations
 
     known = {one.path for kind in explanations.KINDS for one in explanations.every(kind)}

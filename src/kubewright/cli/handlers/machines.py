@@ -72,7 +72,7 @@ def add(parsed: Parsed) -> int:
     (name,) = set(cluster.scaled(cluster.nodes + 1).workers) - set(cluster.workers)
     with progress(f"cluster {paths.name}", form=parsed.text("output")) as reporter:
         bring_up(paths, UpOptions(nodes=cluster.nodes + 1), sources=binaries.sources_from(os.environ), reporter=reporter)
-    return _tell(parsed, name, changed=True, said="has joined")
+    return _print_change(parsed, name, changed=True, said="has joined")
 
 
 def remove(parsed: Parsed) -> int:
@@ -134,10 +134,10 @@ def _changed(parsed: Parsed, verb: str, change: Callable[[ClusterPaths, str, Rep
     paths, _ = _cluster_of(parsed, name)
     with progress(f"machine {name}", form=parsed.text("output")) as reporter:
         changed = change(paths, name, reporter)
-    return _tell(parsed, name, changed=changed, said=done if changed else not_done)
+    return _print_change(parsed, name, changed=changed, said=done if changed else not_done)
 
 
-def _tell(parsed: Parsed, name: str, *, changed: bool, said: str) -> int:
+def _print_change(parsed: Parsed, name: str, *, changed: bool, said: str) -> int:
     if parsed.text("output") == "text":
         sys.stdout.write(f"machine {name} {said}\n")
     else:

@@ -45,7 +45,7 @@ def run(parsed: Parsed) -> int:
     request = imported(row.request)(parsed, only=only)
     form, mode = parsed.text("output"), Mode.PLAN if is_on(parsed, "plan") else Mode.APPLY
     result = engine.run(operation, request, this_machine(batches=row.batches), reporter=_reporter(row, form, mode), mode=mode)
-    return _tell(operation, result, form=form, mode=mode)
+    return _print_result(operation, result, form=form, mode=mode)
 
 
 def this_machine(*, batches: bool = False) -> TargetMachine:
@@ -67,7 +67,7 @@ def exists(path: str) -> bool:
     return Path(path).exists()
 
 
-def _tell(operation: Operation[Any, Any, Any], result: Result[Any], *, form: str, mode: Mode) -> int:
+def _print_result(operation: Operation[Any, Any, Any], result: Result[Any], *, form: str, mode: Mode) -> int:
     """Print what was done, or would be done; then fail if something could not be done."""
     if mode is Mode.PLAN:
         write_plan(result.plan, form=form)

@@ -28,7 +28,7 @@ def init(parsed: Parsed) -> int:
     """Check this machine for init."""
     prepared = prepare(init_command.init_request(parsed, only=()), operations.this_machine())
     inputs.warn(prepared.warnings)
-    return _tell(parsed, examine(prepared.configuration, host=prepared.host, user=os.geteuid()))
+    return _print_report(parsed, examine(prepared.configuration, host=prepared.host, user=os.geteuid()))
 
 
 def join(parsed: Parsed) -> int:
@@ -38,17 +38,17 @@ def join(parsed: Parsed) -> int:
     loaded = configure(request, detected=machine.detected(), exists=operations.exists, admin_kubeconfig=str(layout.kubeconfig("admin")))
     inputs.warn(loaded.warnings)
     host = machine.host(replace(layout, cri_socket=loaded.configuration.node_registration.cri_socket))
-    return _tell(parsed, for_join(loaded.configuration, host=host, user=os.geteuid()))
+    return _print_report(parsed, for_join(loaded.configuration, host=host, user=os.geteuid()))
 
 
 def machines(parsed: Parsed) -> int:
     """Check this host for whole machines."""
     from kubewright.local.whole.preflight import examine as examine_host
 
-    return _tell(parsed, examine_host())
+    return _print_report(parsed, examine_host())
 
 
-def _tell(parsed: Parsed, report: Report) -> int:
+def _print_report(parsed: Parsed, report: Report) -> int:
     form = parsed.text("output")
     passed = not any(result.errors for result in report.results)
     if form == "text":

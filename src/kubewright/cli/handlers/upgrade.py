@@ -58,9 +58,9 @@ def plan(parsed: Parsed) -> int:
     waiter = PollingWaiter(clock=clock, reporter=KubeadmText())
     with closing(_client(parsed)) as api:
         fitness = Health(api=api, host=machine.host(Layout()), clock=clock, waiter=waiter, ignored=wanted.ignore_preflight_errors)
-        _tell(fitness.check_dns())
+        _report_problems(fitness.check_dns())
         stored = config_diff.read_stored(api)
-        _tell(fitness.check(stored[CLUSTER].value))
+        _report_problems(fitness.check(stored[CLUSTER].value))
         observed = observe(api)
     wish = PlanOptions(
         version=_argument(parsed) or wanted.kubernetes_version,
@@ -171,7 +171,7 @@ def _table(found: AvailableUpgrade, *, kubelets: bool) -> str:
     return output.kubeadm_table([_HEADINGS, *rows])
 
 
-def _tell(report: Report) -> None:
+def _report_problems(report: Report) -> None:
     """Report the problems. Raises CheckFailed if one of them stops the command."""
     inputs.warn([f"[{result.name}]: {found.text}" for result in report.results for found in result.warnings])
     report.require_passed()

@@ -110,14 +110,14 @@ class PolicyController(RequestController):
             case Deny(check=check, reason=reason, message=message):
                 await self._api.update(requests.with_condition(found, decision.condition), subresource="approval")
                 _log.info("%s is denied (%s): %s: %s", shown, check, reason, message)
-                self._telemetry.warn(self._about(csr, found), reason=reason, message=f"{shown} is denied: {message}")
+                self._telemetry.warn(self._event_object(csr, found), reason=reason, message=f"{shown} is denied: {message}")
                 self._decided(csr, found, decision, now)
                 return f"denied {reason}"
             case Wait(check=check, reason=reason, message=message):
                 if csr.created is not None and now - csr.created >= LONG_WAIT and name not in self._reported:
                     self._reported.add(name)
                     self._telemetry.outcome(self.name, f"waits for long {reason}")
-                    self._telemetry.warn(self._about(csr, found), reason=reason, message=f"{shown} waits: {message}")
+                    self._telemetry.warn(self._event_object(csr, found), reason=reason, message=f"{shown} waits: {message}")
                 if self._waits.get(name) != check:  # not each time that it is checked again
                     self._record(csr, found, decision, now)
                     self._waits[name] = check
@@ -143,11 +143,11 @@ class PolicyController(RequestController):
                 name, _ = identity_of(csr)
                 self._queue.add(name, owner=self._owner(name))
 
-    def _about(self, csr: SigningRequest, found: Object) -> Mapping[str, object]:
+    def _event_object(self, csr: SigningRequest, found: Object) -> Mapping[str, object]:
         """Return the object that an event is about: the Node, or the request if there is none."""
         return self._nodes.get(self._node_of(csr)) or found
 
-    def _gone(self, name: str) -> None:
-        super()._gone(name)
+    def _on_deleted(self, name: str) -> None:
+        super()._on_deleted(name)
         self._reported.discard(name)
         self._waits.pop(name, None)

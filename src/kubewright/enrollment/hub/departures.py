@@ -43,7 +43,7 @@ class Departures:
 
     def concerns(self, node: Object) -> bool:
         """Whether a Node that was added or changed needs any work."""
-        answered = self._refused.get(core.identity_of(node)[0]) == _asked(node) and core.annotation_of(node, LEAVE_ANSWER) != ""
+        answered = self._refused.get(core.identity_of(node)[0]) == _leave_request(node) and core.annotation_of(node, LEAVE_ANSWER) != ""
         return _asks(node) and not answered
 
     def gone(self, name: str) -> None:
@@ -89,7 +89,7 @@ class Departures:
             body: dict[str, Any] = {"metadata": {"uid": _uid(node), "annotations": {LEAVE_ANSWER: reason}}}
             await self._unless_another(self._ctx.api.patch(NODE, name, body, type="merge"))
             _log.warning("%s: %s may not leave: %s", self._ctx.name, name, reason)
-        self._refused[name] = _asked(node)
+        self._refused[name] = _leave_request(node)
 
     async def _unless_another(self, call: Awaitable[Object]) -> None:
         """Make a call about an object; ignore it if the name belongs to another object by now."""
@@ -103,7 +103,7 @@ def _asks(node: Object) -> bool:
     return (core.metadata(node).get("labels") or {}).get(LEAVING_LABEL) == "true" or bool(core.annotation_of(node, LEAVE_PROOF))
 
 
-def _asked(node: Object) -> tuple[str, str]:
+def _leave_request(node: Object) -> tuple[str, str]:
     """Return the parts of a Node that concern leaving: the answer stays the same as long as these do."""
     return _uid(node), core.annotation_of(node, LEAVE_PROOF)
 

@@ -217,7 +217,7 @@ class _Reader:
         return tuple(found)
 
     def _vpn(self, name: str, server: str, subnets: Sequence[str], random: Random) -> tuple[VPN | None, str]:
-        enabled = self._at("spec.vpn.enabled")
+        enabled = self._value_at("spec.vpn.enabled")
         if not isinstance(enabled, bool | None):
             self._errors.append(self._error("spec.vpn.enabled", _TYPE, "must be true or false", enabled))
         if enabled is not True:
@@ -293,7 +293,7 @@ class _Reader:
 
     def _leaves(self) -> Iterator[tuple[str, Certificate]]:
         path = "status.clientCertificates"
-        kept = self._at(path)
+        kept = self._value_at(path)
         if not isinstance(kept, Mapping | None):
             self._errors.append(self._error(path, _TYPE, "must be a map", ""))
             return
@@ -324,21 +324,21 @@ class _Reader:
         items = enumerate(self._items("status.vpnPeers"))
         return [(f"status.vpnPeers[{index}]", peer) for index, peer in items if isinstance(peer, Mapping)]
 
-    def _at(self, path: str) -> Any:
+    def _value_at(self, path: str) -> Any:
         here: Any = self._value
         for step in path.split("."):
             here = here.get(step) if isinstance(here, Mapping) else None
         return here
 
     def _items(self, path: str) -> list[Any]:
-        found = self._at(path)
+        found = self._value_at(path)
         if found is not None and not isinstance(found, list):
             self._errors.append(self._error(path, _TYPE, "must be a list", ""))
             return []
         return found or []
 
     def _text(self, path: str, *, required: bool = True, secret: bool = False) -> str:
-        found = self._at(path)
+        found = self._value_at(path)
         if found is None or found == "":
             if required:
                 self._errors.append(self._error(path, _REQUIRED, "", None))

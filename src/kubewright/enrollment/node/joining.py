@@ -52,9 +52,9 @@ def request(ctx: NodeJoinContext) -> Iterable[Change]:
     yield ctx.keep_key()
     join = ctx.join
     target = f"{NODE_JOIN_REQUEST.singular} {join.node}"
-    found = _patiently(ctx, lambda: _find(ctx))
+    found = _retry(ctx, lambda: _find(ctx))
     if found is None:
-        recipient = _patiently(ctx, lambda: _join_key(ctx))
+        recipient = _retry(ctx, lambda: _join_key(ctx))
         yield from ctx.keep_tunnel_key()
         wanted = JoinRequest(endpoint=join.server, sans=join.sans, tunnel_key=ctx.tunnel_public_key, key=ctx.key)
         body = requests.write(
@@ -66,9 +66,9 @@ def request(ctx: NodeJoinContext) -> Iterable[Change]:
             random=ctx.bound.machine.random,
         )
         try:
-            _patiently(ctx, lambda: ctx.api.create(body))
+            _retry(ctx, lambda: ctx.api.create(body))
         except AlreadyExists:
-            found = _patiently(ctx, lambda: ctx.api.get(NODE_JOIN_REQUEST, join.node))
+            found = _retry(ctx, lambda: ctx.api.get(NODE_JOIN_REQUEST, join.node))
         else:
             ctx.say(f"Sent the hub a request to join as {join.node}")
             yield Change(target=target, action=Action.CREATE)
@@ -78,7 +78,7 @@ def request(ctx: NodeJoinContext) -> Iterable[Change]:
     yield Change(target=target, action=Action.NONE)
 
 
-def _patiently(ctx: NodeJoinContext, call: Callable[[], T]) -> T:
+def _retry(ctx: NodeJoinContext, call: Callable[[], T]) -> T:
     """Call until it succeeds, for a few seconds. A refusal by a ready server is final."""
     patience = Patience(
         api=lambda: ctx.api,

@@ -43,11 +43,11 @@ class StateSeal:
 
         `value` is JSON, which is stored next to the seal.
         """
-        return sealing.seal(secret.encode(), self._key, random=self._random, about=_about(row, value))
+        return sealing.seal(secret.encode(), self._key, random=self._random, about=_associated_data(row, value))
 
     def opened(self, row: str, value: Any, sealed: bytes) -> str:
         """Return the secrets of a row. Raises TrustError unless key and value are the sealed ones."""
-        return sealing.opened(sealed, self._key, what=self._what(row), about=_about(row, value), remedy=_REMEDY).decode()
+        return sealing.opened(sealed, self._key, what=self._what(row), about=_associated_data(row, value), remedy=_REMEDY).decode()
 
     def opened_old(self, row: str, sealed: bytes) -> str:
         """Return the secrets of a row in an old format, which authenticates nothing else."""
@@ -61,6 +61,6 @@ class StateSeal:
         return f"{row.replace('/', ' ')} in {self._place}"
 
 
-def _about(row: str, value: Any) -> bytes:
+def _associated_data(row: str, value: Any) -> bytes:
     """Return the canonical form of a row's key and value."""
     return json.dumps([_PURPOSE, row, value], sort_keys=True, separators=(",", ":")).encode()

@@ -90,7 +90,7 @@ class SQLiteStore:
                 execute(self._db, SCHEMA + INDEX)
             elif found < FORMAT and taking_over is not None:
                 bring_forward(self._db, found, self._sealed)
-                self._tell(taking_over)
+                self._write_event(taking_over)
             self._db.execute(f"PRAGMA user_version = {FORMAT}")
 
     def _format(self) -> int:
@@ -309,9 +309,9 @@ class SQLiteStore:
         """Run the block as one transaction, with a line of the journal."""
         with self._failing(), self._transaction():
             yield
-            self._remove_old(self._tell(event), event.at)
+            self._remove_old(self._write_event(event), event.at)
 
-    def _tell(self, event: Event) -> int:
+    def _write_event(self, event: Event) -> int:
         row = (event.at, event.cluster, event.event, event.node, _json(event.details))
         return self._db.execute("INSERT INTO journal (at, cluster, event, node, details) VALUES (?, ?, ?, ?, ?)", row).lastrowid or 0
 

@@ -105,7 +105,7 @@ class _Puller:
                 self._attempts = 1
             raise
         self._done.append(image)
-        self._tell("")
+        self._report_progress("")
         return change
 
     def _get(self, image: str) -> Change:
@@ -116,7 +116,7 @@ class _Puller:
     def _tried(self, call: Callable[[], T]) -> T:
         return retry(call, clock=self._clock, on=_worth_it, attempts=self._attempts, backoff=steady(0))
 
-    def _tell(self, image: str) -> None:
+    def _report_progress(self, image: str) -> None:
         self._reporter.emit(Progress(task="pull images", done=len(self._done), total=self._total, unit="images", text=image))
 
 

@@ -110,7 +110,7 @@ class _Walk:
             while bottom.waiting or len(self._levels) > 1:
                 level = self._levels[-1]
                 if level.waiting:
-                    self._take(level, level.waiting.pop())
+                    self._remove_entry(level, level.waiting.pop())
                 else:
                     self._leave()
         finally:
@@ -118,7 +118,7 @@ class _Walk:
                 level.close()
         return bottom.whole
 
-    def _take(self, level: _Level, name: str) -> None:
+    def _remove_entry(self, level: _Level, name: str) -> None:
         try:
             found = os.stat(name, dir_fd=level.opened, follow_symlinks=False)
             if stat.S_ISDIR(found.st_mode):

@@ -268,7 +268,7 @@ class WorkQueue(Generic[K]):
             if known.when() <= loop.time() + seconds:
                 return
             known.cancel()
-        self._timers[key] = loop.call_later(seconds, self._due, key, owner)
+        self._timers[key] = loop.call_later(seconds, self._on_timer, key, owner)
 
     def retry(self, key: K, *, owner: Hashable = None) -> float:
         """Queue a failed key again after the pause that its failures require, and return the pause in seconds."""
@@ -343,6 +343,6 @@ class WorkQueue(Generic[K]):
                 getter.set_result(None)
                 return
 
-    def _due(self, key: K, owner: Hashable) -> None:
+    def _on_timer(self, key: K, owner: Hashable) -> None:
         self._timers.pop(key, None)
         self.add(key, owner=owner)

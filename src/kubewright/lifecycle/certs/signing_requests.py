@@ -115,7 +115,7 @@ def certificates(ctx: RequestContext) -> Iterator[Change]:
         yield files.write(spec.key_file, key.pem(), mode=KEY_MODE)
         yield files.write(f"{spec.base}.csr", _request(spec, key), mode=MODE)
         ctx.made[CERTIFICATES].append(spec.base)
-    _tell(ctx, CERTIFICATES, ctx.certificates_dir)
+    _report_files(ctx, CERTIFICATES, ctx.certificates_dir)
 
 
 def kubeconfigs(ctx: RequestContext) -> Iterator[Change]:
@@ -126,10 +126,10 @@ def kubeconfigs(ctx: RequestContext) -> Iterator[Change]:
         yield files.write(one.file, yaml.dump(_kubeconfig(one, key)).encode(), mode=KUBECONFIG_MODE)
         yield files.write(f"{one.file}.csr", _request(one.certificate, key), mode=MODE)
         ctx.made[KUBECONFIGS].append(one.file)
-    _tell(ctx, KUBECONFIGS, ctx.kubeconfigs_dir)
+    _report_files(ctx, KUBECONFIGS, ctx.kubeconfigs_dir)
 
 
-def _tell(ctx: RequestContext, what: str, where: PurePosixPath) -> None:
+def _report_files(ctx: RequestContext, what: str, where: PurePosixPath) -> None:
     ctx.bound.tell("\n".join([f"generating keys and CSRs in {where}", *(f"  {name}" for name in ctx.made[what])]))
 
 

@@ -174,10 +174,10 @@ def look(etcd: Etcd) -> ClusterHealth:
         return ClusterHealth(
             members=[MemberHealth(member=None, status=one) for one in statuses.values()], unknown=unknown or "none is listed"
         )
-    return ClusterHealth(members=[MemberHealth(member=one, status=_of(one, statuses)) for one in members])
+    return ClusterHealth(members=[MemberHealth(member=one, status=_status_of(one, statuses)) for one in members])
 
 
-def _of(member: Member, statuses: Mapping[str, Status]) -> Status:
+def _status_of(member: Member, statuses: Mapping[str, Status]) -> Status:
     """Return the status of a member, from the first of its endpoints that answers."""
     if not member.client_urls:
         return Status(endpoint="", problem="it has never started" if not member.name else "it has not published a client URL")

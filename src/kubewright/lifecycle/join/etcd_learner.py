@@ -58,7 +58,7 @@ def learn(ctx: JoinContext, pod: Mapping[str, Any]) -> Iterable[Change | Waited]
     """
     path = ctx.layout.manifest(NAME)
     ctx.host.ensure(Directory(path=path.parent, mode=static_pods.PRIVATE))
-    ctx.host.ensure(File(path=path, content=yaml.dump(_apart(pod)).encode(), mode=static_pods.MANIFEST_MODE))
+    ctx.host.ensure(File(path=path, content=yaml.dump(_as_learner(pod)).encode(), mode=static_pods.MANIFEST_MODE))
     yield ctx.components.until(
         _Learned(ctx), saying="the new etcd member to receive the data", blame=(NAME,), within=_patience(ctx), remedy=QUORUM_REMEDY
     )
@@ -142,7 +142,7 @@ def _has_data(ctx: JoinContext) -> bool:
     return any(name.endswith(".snap") for name in names) and not any(name.endswith(".snap.db") for name in names)
 
 
-def _apart(pod: Mapping[str, Any]) -> dict[str, Any]:
+def _as_learner(pod: Mapping[str, Any]) -> dict[str, Any]:
     """Return etcd's pod and container under another name, without probes, so that it is not mistaken for the permanent one."""
     containers = [{**{key: value for key, value in one.items() if key not in _PROBES}, "name": NAME} for one in pod["spec"]["containers"]]
     spec = {**pod["spec"], "containers": containers, "terminationGracePeriodSeconds": _GRACE}

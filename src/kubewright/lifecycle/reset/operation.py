@@ -163,10 +163,12 @@ _CHECKS: Final = (Check(name=PRIVILEGED, find=_privileged, comes_first=True),)
 
 def _left_on_machine(options: CleanupOptions) -> str:
     """Return the final text."""
-    return "\n".join(["Reset leaves on this machine, or in the cluster:", *(f"- {line}" for line in _left(options)), f"See also {_PAGE}"])
+    return "\n".join(
+        ["Reset leaves on this machine, or in the cluster:", *(f"- {line}" for line in _not_removed(options)), f"See also {_PAGE}"]
+    )
 
 
-def _left(options: CleanupOptions) -> Iterator[str]:
+def _not_removed(options: CleanupOptions) -> Iterator[str]:
     if not options.cni:
         yield "CNI configuration; `reset --cleanup-cni` removes it"
     if not options.packet_filter:

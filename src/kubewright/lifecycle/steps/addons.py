@@ -59,7 +59,7 @@ def _with_corefile(api: KubeAPI, wanted: Iterable[Body], *, installed: str, say:
         stays = bool(obstacle) and body["kind"] == DEPLOYMENT.kind
         desired = body
         if own and body["kind"] == CONFIG_MAP.kind:
-            carried = own if obstacle else _carried(own, installed)
+            carried = own if obstacle else _migrated_corefile(own, installed)
             stays, desired = carried == own, {**body, "data": {COREFILE: carried, BACKUP: own}}
         yield ensure_object(api, DesiredObject(desired, write=Write.CREATE_ONLY if stays else Write.REPLACE))
 
@@ -73,7 +73,7 @@ def _obstacle(own: str, installed: str) -> str:
     return "" if not own or corefile.no_way(installed, _target()) else corefile.obstacle(own, installed)
 
 
-def _carried(own: str, installed: str) -> str:
+def _migrated_corefile(own: str, installed: str) -> str:
     """Return a Corefile of the installed release in the form of ours; that of an unknown release is kept unchanged."""
     target = _target()
     return own if installed == target or corefile.no_way(installed, target) else corefile.migrated(own, installed, target)

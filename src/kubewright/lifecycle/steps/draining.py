@@ -56,7 +56,7 @@ def drain(api: KubeAPI, node: str, *, waiter: Waiter, within: float) -> Iterator
     for pod in evictable(_pods(api, node)):
         yield Change(target=core.about_object({**pod, "kind": POD.kind}), action=Action.DELETE, reason="evicted")
     yield waiter.until(
-        lambda: _left(api, node),
+        lambda: _evict_remaining(api, node),
         within=within,
         saying="the pods of this node to terminate",
         every=_LOOK,
@@ -69,7 +69,7 @@ def _pods(api: KubeAPI, node: str) -> Sequence[Object]:
     return api.list(POD, field_selector=f"spec.nodeName={node}")
 
 
-def _left(api: KubeAPI, node: str) -> str | None:
+def _evict_remaining(api: KubeAPI, node: str) -> str | None:
     """Evict the remaining pods, and return which are left. Disruption budgets may delay evictions."""
     try:
         left = evictable(_pods(api, node))

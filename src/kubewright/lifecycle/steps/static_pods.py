@@ -131,7 +131,7 @@ def same_pod(found: bytes, wanted: bytes) -> bool:
         pods = [yaml.load(one, source="manifest") for one in (found, wanted)]
     except DocumentError:
         return False
-    return _meant(pods[0]) == _meant(pods[1])
+    return _significant(pods[0]) == _significant(pods[1])
 
 
 def unrunnable(pod: Mapping[str, Any]) -> list[str]:
@@ -153,12 +153,12 @@ def unrunnable(pod: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def _meant(value: object) -> object:
+def _significant(value: object) -> object:
     """Return the meaning of a manifest: without fields that have no effect, and without those for the first start of an etcd."""
     if isinstance(value, Mapping):
-        return {key: meant for key, one in value.items() if (meant := _meant(one)) not in (None, {})}
+        return {key: meant for key, one in value.items() if (meant := _significant(one)) not in (None, {})}
     if isinstance(value, list):
-        return [_meant(one) for one in value if not (isinstance(one, str) and one.startswith(_FIRST_START))]
+        return [_significant(one) for one in value if not (isinstance(one, str) and one.startswith(_FIRST_START))]
     return value
 
 

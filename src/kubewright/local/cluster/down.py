@@ -124,7 +124,7 @@ def _sweep(paths: ClusterPaths) -> str | None:
     if not found:
         return None
     if _kill_daemons(paths):
-        _apart(stop_orphans(daemon_process.mark_of(paths)))
+        _run_in_thread(stop_orphans(daemon_process.mark_of(paths)))
         for one in daemon_process.marked_processes(paths):
             RealProcesses().signal(one, signal.SIGKILL)
     return f"pid {found[0].pid} still runs"
@@ -144,7 +144,7 @@ def end_daemons(paths: ClusterPaths) -> None:
     _kill_daemons(paths)
 
 
-def _apart(work: Coroutine[Any, Any, object]) -> None:
+def _run_in_thread(work: Coroutine[Any, Any, object]) -> None:
     """Run a coroutine to completion in a thread: programs that call `down` may have their own event loop."""
 
     def run() -> None:

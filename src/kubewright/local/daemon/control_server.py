@@ -70,17 +70,17 @@ class ControlServer:
             Route(method="GET", pattern="/status", handler=self._status),
             Route(method="GET", pattern="/nodes", handler=self._settled),
             Route(method="GET", pattern="/logs/{component}", handler=self._logs),
-            Route(method="POST", pattern="/begin", handler=self._carried(self._begin)),
-            Route(method="POST", pattern="/rest", handler=self._carried(self._rest)),
-            Route(method="POST", pattern="/end", handler=self._carried(self._end)),
-            Route(method="POST", pattern="/join", handler=self._carried(self._join)),
-            Route(method="POST", pattern="/leave", handler=self._carried(self._leave)),
-            Route(method="POST", pattern="/restart", handler=self._carried(self._restart)),
+            Route(method="POST", pattern="/begin", handler=self._uninterrupted(self._begin)),
+            Route(method="POST", pattern="/rest", handler=self._uninterrupted(self._rest)),
+            Route(method="POST", pattern="/end", handler=self._uninterrupted(self._end)),
+            Route(method="POST", pattern="/join", handler=self._uninterrupted(self._join)),
+            Route(method="POST", pattern="/leave", handler=self._uninterrupted(self._leave)),
+            Route(method="POST", pattern="/restart", handler=self._uninterrupted(self._restart)),
             Route(method="POST", pattern="/retry", handler=self._retry),
             Route(method="POST", pattern="/stop", handler=self._stop),
         )
 
-    def _carried(self, handler: Handler) -> Handler:
+    def _uninterrupted(self, handler: Handler) -> Handler:
         """Wrap a handler so that it completes even if its client disconnects, on which the server would cancel it."""
 
         async def in_turn(request: Request) -> Response | Streaming:

@@ -86,7 +86,7 @@ class _Unpacking:
                     continue
                 if number > MOST_ENTRIES:
                     raise _refusal(f"it has more than {MOST_ENTRIES} entries")
-                self._take(tar, entry)
+                self._unpack_entry(tar, entry)
         if missing := [name for name in (contents.BASE, contents.PAUSE, *_programs()) if name not in self._seen]:
             raise _refusal(f"it does not contain {', '.join(missing)}")
         self._make_links()
@@ -96,7 +96,7 @@ class _Unpacking:
             raise _refusal(f"its first entry is not {contents.CONTENTS}")
         return _content(tar, entry).read()
 
-    def _take(self, tar: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
+    def _unpack_entry(self, tar: tarfile.TarFile, entry: tarfile.TarInfo) -> None:
         name = entry.name
         parts = name.split("/")
         if len(name) > _LONGEST_NAME or "\0" in name or any(part in {"", ".", ".."} for part in parts):

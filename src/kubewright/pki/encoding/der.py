@@ -195,14 +195,14 @@ def string(element: Element) -> str | None:
 
 
 def _printable(content: bytes) -> str:
-    return _of(content, _PRINTABLE_READ, "PrintableString")
+    return _ascii(content, _PRINTABLE_READ, "PrintableString")
 
 
 def _numeric(content: bytes) -> str:
-    return _of(content, _NUMERIC, "NumericString")
+    return _ascii(content, _NUMERIC, "NumericString")
 
 
-def _of(content: bytes, allowed: frozenset[int], kind: str) -> str:
+def _ascii(content: bytes, allowed: frozenset[int], kind: str) -> str:
     if not allowed.issuperset(content):
         raise DERError(f"a {kind} contains a character that is not allowed")
     return content.decode("ascii")

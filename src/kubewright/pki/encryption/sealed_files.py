@@ -48,7 +48,7 @@ class SealedWriter:
         self._rest.clear()
 
     def _seal(self, content: bytes, *, last: bool) -> None:
-        about = _about(self._line, self._number, last=last)
+        about = _associated_data(self._line, self._number, last=last)
         self._write(sealing.seal(content, self._key, random=self._random, about=about))
         self._number += 1
 
@@ -69,12 +69,12 @@ def opened(chunks: Iterable[bytes], key: bytes, *, first_line: bytes, name: str,
             line = bytes(rest[: len(first_line)])
             del rest[: len(first_line)]
         while line is not None and len(rest) > size:
-            yield _open(bytes(rest[:size]), key, _about(line, number, last=False), name, remedy)
+            yield _open(bytes(rest[:size]), key, _associated_data(line, number, last=False), name, remedy)
             del rest[:size]
             number += 1
     if line is None:
         raise TrustError(f"{name} cannot be decrypted", detail="it was cut off", remedy=remedy)
-    yield _open(bytes(rest), key, _about(line, number, last=True), name, remedy)
+    yield _open(bytes(rest), key, _associated_data(line, number, last=True), name, remedy)
 
 
 def _open(piece: bytes, key: bytes, about: bytes, name: str, remedy: str) -> bytes:
@@ -86,5 +86,5 @@ def _open(piece: bytes, key: bytes, about: bytes, name: str, remedy: str) -> byt
         ) from error
 
 
-def _about(line: bytes, number: int, *, last: bool) -> bytes:
+def _associated_data(line: bytes, number: int, *, last: bool) -> bytes:
     return line + number.to_bytes(8, "big") + (b"\1" if last else b"\0")

@@ -37,14 +37,16 @@ def run(parsed: Parsed) -> int:
     """Serve until a signal stops the hub; then complete work in flight."""
     found, parsed = state.state_of(parsed), state.CONFIG.with_file(parsed)
     store = found.open(state.event("", TAKEN_OVER), retention=state.retention(parsed))
-    leading = _closing(store, lambda: found.lead(lambda name, namespace: leader_election.election(parsed, name=name, namespace=namespace)))
+    leading = _close_on_error(
+        store, lambda: found.lead(lambda name, namespace: leader_election.election(parsed, name=name, namespace=namespace))
+    )
     logs.configure(max(1, parsed.number("v") or 0))
     from kubewright.http import loop
 
     return loop.run(lambda: _serve(parsed, store, leading))
 
 
-def _closing(store: HubStore, make: Callable[[], Leading]) -> Leading:
+def _close_on_error(store: HubStore, make: Callable[[], Leading]) -> Leading:
     """Close the state if it cannot be used."""
     try:
         return make()
