@@ -118,14 +118,14 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def sha256(path: Path, *, tell: Callable[[int], None] = lambda _done: None) -> str:
-    """Return the SHA-256 of a file in hexadecimal; `tell` receives the number of bytes read so far."""
+def sha256(path: Path, *, report: Callable[[int], None] = lambda _done: None) -> str:
+    """Return the SHA-256 of a file in hexadecimal; `report` receives the number of bytes read so far."""
     digest, done = hashlib.sha256(), 0
     with path.open("rb") as file:
         while chunk := file.read(CHUNK):
             digest.update(chunk)
             done += len(chunk)
-            tell(done)
+            report(done)
     return digest.hexdigest()
 
 

@@ -82,7 +82,9 @@ class EtcdClient:
 
     def status(self, endpoint: str, /) -> Status:
         try:
-            return self._ask(endpoint, "tell its status", "/v3/maintenance/status", {}, lambda value: read_status(value, endpoint=endpoint))
+            return self._ask(
+                endpoint, "report its status", "/v3/maintenance/status", {}, lambda value: read_status(value, endpoint=endpoint)
+            )
         except APIError as error:
             return Status(endpoint=endpoint, problem=str(error))
 
@@ -97,7 +99,7 @@ class EtcdClient:
         return ""
 
     def alarms(self) -> list[Alarm]:
-        return self._any("tell its alarms", "/v3/maintenance/alarm", {"action": "GET"}, _alarms)
+        return self._any("report its alarms", "/v3/maintenance/alarm", {"action": "GET"}, _alarms)
 
     def hash(self, endpoint: str, /, *, revision: int = 0) -> Hash:
         return self._ask(endpoint, "hash its keys", "/v3/maintenance/hashkv", {"revision": str(revision)}, read_hash, timeout=HASHING)

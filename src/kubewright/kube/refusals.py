@@ -63,7 +63,7 @@ class Patience:
         since: float | None = None
         stage = _Stage.STARTING
 
-        def tell(error: Exception, _: int) -> None:
+        def report(error: Exception, _: int) -> None:
             nonlocal reported
             now = self.clock.monotonic()
             if now - reported >= REPORT_AFTER:
@@ -82,7 +82,7 @@ class Patience:
             before, stage, since = stage, self._stage(error), None
             return stage is _Stage.STARTING or (stage is _Stage.RIGHTS_READ and before is not stage)
 
-        return retry(call, clock=self.clock, on=passes, within=self.within, backoff=_PAUSES, failed=tell)
+        return retry(call, clock=self.clock, on=passes, within=self.within, backoff=_PAUSES, failed=report)
 
     def _stage(self, refusal: Unauthorized | Forbidden) -> _Stage:
         """Return how far the server has started. Until it is ready, `/readyz` says so, or is refused too.

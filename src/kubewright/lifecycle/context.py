@@ -145,6 +145,6 @@ class MachineContext(RunContext):
         """Report one line of kubeadm's progress text."""
         self.reporter.emit(Line(topic=topic, text=text))
 
-    def tell(self, text: str) -> None:
+    def report_text(self, text: str) -> None:
         """Report a text for people, without a topic."""
         self.reporter.emit(Line(topic="", text=text))

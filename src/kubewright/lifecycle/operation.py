@@ -113,7 +113,7 @@ class Bound:
         """The time."""
         return self.machine.clock
 
-    def tell(self, done: str, planned: str = "", *, topic: str = "") -> None:
+    def report_step(self, done: str, planned: str = "", *, topic: str = "") -> None:
         """Report a step: `done` if it is done, `planned` in a dry run.
 
         An empty text is skipped, and a plan reports neither.

@@ -69,7 +69,7 @@ def _withdraw(
     reporter: Reporter,
 ) -> Iterator[Change]:
     inventory = Inventory(host, detected=DetectedCluster(host), options=CleanupOptions(), default_pki=host.layout.pki)
-    ctx = cleanup.Cleanup(host=host, clock=clock, reporter=reporter, inventory=inventory, tell=nothing)
+    ctx = cleanup.Cleanup(host=host, clock=clock, reporter=reporter, inventory=inventory, report_step=nothing)
     kubelet = inventory.kubelet
     if kubelet is not None and (kubelet.running or kubelet.again):
         yield host.ensure(Service(name=SERVICE, running=False))

@@ -102,24 +102,24 @@ EVERYTHING = NodeView(
     clock="the clock of this machine is 2 h ahead",
 )
 SHOWN = """\
-node                                 n
-agent                                NotReady (pid PID, since 2026-01-02T03:04:05Z)
-trouble                              no answer
-not ready because                    container runtime is down
-certificate expires                  2026-01-02T03:04:05Z
-certificate rotates                  2026-01-02T03:04:05Z
-waiting because                      certificate request node-csr-x (since 2026-01-02T03:04:05Z)
-clock                                the clock of this machine is 2 h ahead
-kubelet API                          port 10250 of 10.0.0.5 is taken
-serving until                        2026-01-02T03:04:05Z
-serving rotates                      2026-01-02T03:04:05Z
-serving trouble                      it was denied
-serving waits because                csr-y is Approved (since 2026-01-02T03:04:05Z)
-status reported                      2026-01-02T03:04:05Z
-lease renewed                        2026-01-02T03:04:05Z
-cannot tell images                   no runtime
-cannot tell a setter of a long name  none
-taints not on the Node               kubewright.dev/no-pods:NoSchedule, a=b:NoExecute
+node                                      n
+agent                                     NotReady (pid PID, since 2026-01-02T03:04:05Z)
+trouble                                   no answer
+not ready because                         container runtime is down
+certificate expires                       2026-01-02T03:04:05Z
+certificate rotates                       2026-01-02T03:04:05Z
+waiting because                           certificate request node-csr-x (since 2026-01-02T03:04:05Z)
+clock                                     the clock of this machine is 2 h ahead
+kubelet API                               port 10250 of 10.0.0.5 is taken
+serving until                             2026-01-02T03:04:05Z
+serving rotates                           2026-01-02T03:04:05Z
+serving trouble                           it was denied
+serving waits because                     csr-y is Approved (since 2026-01-02T03:04:05Z)
+status reported                           2026-01-02T03:04:05Z
+lease renewed                             2026-01-02T03:04:05Z
+cannot determine images                   no runtime
+cannot determine a setter of a long name  none
+taints not on the Node                    kubewright.dev/no-pods:NoSchedule, a=b:NoExecute
 """
 READY = """\
 node                    n
@@ -127,11 +127,11 @@ agent                   Ready (pid PID, since 2026-01-02T03:04:05Z)
 taints not on the Node  kubewright.dev/no-pods:NoSchedule
 """
 ENDED = """\
-node                  n
-agent                 not running; it was Joining (pid PID, since 2026-01-02T03:04:05Z)
-trouble               no answer
-waiting because       node-csr-x is Pending (since 2026-01-02T03:04:05Z)
-cannot tell images    no runtime
+node                     n
+agent                    not running; it was Joining (pid PID, since 2026-01-02T03:04:05Z)
+trouble                  no answer
+waiting because          node-csr-x is Pending (since 2026-01-02T03:04:05Z)
+cannot determine images  no runtime
 """
 TAKEN = {"port": 10250, "trouble": "port 10250 of 10.0.0.5 is taken", "certificate": ""}
 NO_PODS = "kubewright.dev/no-pods:NoSchedule"

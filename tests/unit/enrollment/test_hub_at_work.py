@@ -169,10 +169,10 @@ async def test_a_hub_that_lost_its_lease_does_not_use_the_state(tmp_path):
             raise LeadershipLost("the lease was not renewed in time")
 
     store = StoreThread(sqlite(tmp_path), require=require)
-    await store.ask(lambda one: one.tell(event("first")))
+    await store.ask(lambda one: one.add_event(event("first")))
     leads = False
     with pytest.raises(LeadershipLost):
-        await store.ask(lambda one: one.tell(event("second")))
+        await store.ask(lambda one: one.add_event(event("second")))
     store.close()
     with closing(sqlite(tmp_path)) as found:
         assert [line.event for line in found.journal()] == ["first"]

@@ -40,9 +40,9 @@ def days_of(store) -> list[str]:
 def test_old_lines_are_removed_with_the_next_writes(tmp_path):
     with closing(opened(tmp_path, age=WEEK)) as store:
         for day in range(12):
-            store.tell(at(day, event=str(day)))
+            store.add_event(at(day, event=str(day)))
         assert days_of(store) == [str(day) for day in range(4, 12)]
-        store.tell(at(12.5, event="later"))
+        store.add_event(at(12.5, event="later"))
         assert days_of(store) == [*map(str, range(6, 12)), "later"]
         assert [one.number for one in store.journal()] == [*range(7, 13), 13]
 
@@ -50,13 +50,13 @@ def test_old_lines_are_removed_with_the_next_writes(tmp_path):
 def test_a_backlog_of_old_lines_is_removed_gradually(tmp_path):
     with closing(opened(tmp_path)) as store:
         for day in range(20):
-            store.tell(at(day))
+            store.add_event(at(day))
         assert len(store.journal()) == 20
     with closing(opened(tmp_path, age=WEEK)) as store:
         assert len(store.journal()) == 20
         counts = []
         for _ in range(20):
-            store.tell(at(100))
+            store.add_event(at(100))
             counts.append(len(store.journal()))
     assert counts[0] < 20
     assert all(later <= max(before, 20) for before, later in itertools.pairwise(counts))
@@ -66,7 +66,7 @@ def test_a_backlog_of_old_lines_is_removed_gradually(tmp_path):
 def test_the_journal_never_exceeds_its_limit(tmp_path):
     with closing(opened(tmp_path, age=WEEK, lines=50)) as store:
         for number in range(400):
-            store.tell(at(0, event=f"{number}"))
+            store.add_event(at(0, event=f"{number}"))
         assert days_of(store) == [str(number) for number in range(350, 400)]
 
 

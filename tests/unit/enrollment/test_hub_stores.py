@@ -169,9 +169,9 @@ def test_a_removed_cluster_leaves_nothing_but_the_journal(store):
 
 def test_another_process_is_detected(store, place):
     before, other = store.version(), place.open()
-    store.tell(event())
+    store.add_event(event())
     assert store.version() == before
-    other.tell(event())
+    other.add_event(event())
     assert store.version() != before
     other.close()
 
@@ -207,7 +207,7 @@ def test_processes_see_and_keep_the_writes_of_each_other(store, place):
 def test_lines_beyond_the_limit_are_removed(place):
     with closing(place.open(retention=Retention(lines=3 * CHUNK))) as store:
         for number in range(8 * CHUNK):
-            store.tell(event(str(number)))
+            store.add_event(event(str(number)))
         found = [line.number for line in store.journal(most=10_000)]
     assert 3 * CHUNK <= len(found) <= 5 * CHUNK
     assert found == list(range(8 * CHUNK - len(found) + 1, 8 * CHUNK + 1))
@@ -255,7 +255,7 @@ def test_a_killed_writer_has_written_everything_or_nothing(tmp_path, at, moment)
             assert again.owners("a", ["10.0.0.5"]) == ({"10.0.0.5": "worker"} if committed else {})
             assert again.first_request("a", "d1") == ("u1" if committed else "")
             assert [line.event for line in again.journal()].count("issued") == int(committed)
-            again.tell(event())
+            again.add_event(event())
     with closing(place.open()) as third:
         assert third.record("a", "worker") == (RECORD if committed else None)
 

@@ -187,7 +187,7 @@ def delete_everything(api: KubeAPI, *, namespace: str = "hubs", name: str = "one
 def lines(count: int) -> Write:
     def write(store: HubStore) -> None:
         for number in range(count):
-            store.tell(event(f"line {number}"))
+            store.add_event(event(f"line {number}"))
 
     return write
 
@@ -235,7 +235,7 @@ def paused_before(place: Any, what: str, number: int, *, gone: bool) -> bool:
                     assert found[:5] == newer[:5], (what, number)
                     assert {line for line in newer[5] if line[0] > newer[5][-1][0] - CHUNK} <= set(found[5]), (what, number)
             with closing(place.open()) as third:
-                third.tell(event())  # the next writer removes invalid parts
+                third.add_event(event())  # the next writer removes invalid parts
                 assert third._rows._stale == []
                 assert everything(third)[:5] == newer[:5]
     return bool(after)

@@ -171,7 +171,7 @@ def tampering(request, tmp_path):
     place = request.param(tmp_path)
     with closing(place.open()) as store:
         fill(store)
-        store.tell(event())  # so that nothing of it is in the head any more
+        store.add_event(event())  # so that nothing of it is in the head any more
     return Tampering(place)
 
 

@@ -121,7 +121,7 @@ def test_reset_removes_the_tunnel(tmp_path):
     inventory = Inventory(host, detected=DetectedCluster(host), options=CleanupOptions(), default_pki=host.layout.pki)
     assert f"tunnel of a VPN: {UNIT}" in inventory.listing()
     said: list[str] = []
-    ctx = Cleanup(host=host, clock=None, reporter=node.reporter, inventory=inventory, tell=lambda done, _: said.append(done))
+    ctx = Cleanup(host=host, clock=None, reporter=node.reporter, inventory=inventory, report_step=lambda done, _: said.append(done))
     changes = [(one.target, one.action) for one in cleanup.remove_tunnel(ctx)]
     assert changes[0] == ("service oi-wg", Action.UPDATE)
     assert host.read(UNIT) is None

@@ -247,7 +247,7 @@ def test_a_server_that_is_no_runtime_is_detected(place):
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         try:
-            with pytest.raises(RuntimeUnavailable, match="cannot tell its version") as caught:
+            with pytest.raises(RuntimeUnavailable, match="cannot report its version") as caught:
                 Client(f"unix://{place}/s", timeout=HANGS).version()
         finally:
             ended.set()

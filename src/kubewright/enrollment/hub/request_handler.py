@@ -263,7 +263,7 @@ class RequestHandler:
     async def _refuse(self, request: Object, condition: Condition) -> None:
         name, _ = core.identity_of(request)
         event = self._ctx.event("refused", name, reason=condition.reason, message=condition.message)
-        await self._ctx.store.ask(lambda store: store.tell(event))
+        await self._ctx.store.ask(lambda store: store.add_event(event))
         if self._crowded or condition.reason == decisions.TOO_LARGE:
             await self._delete(request)  # it would be deleted next: one write instead of two, so that the hub keeps up with a flood
             self._count(request, condition)

@@ -223,7 +223,7 @@ def context(request: NodeLeaveOptions, leave: NodeLeave, bound: Bound) -> NodeLe
         clock=bound.clock,
         reporter=bound.reporter,
         inventory=Inventory(bound.host, detected=leave.detected, options=options, default_pki=leave.default_pki),
-        tell=functools.partial(bound.tell, topic=TOPIC),
+        report_step=functools.partial(bound.report_step, topic=TOPIC),
     )
     return NodeLeaveContext(bound=bound, cleanup=cleaning, within=request.drain)
 

@@ -315,7 +315,7 @@ class SecretStore:
 
         self._write(decide, event)
 
-    def tell(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         self._write(Transaction, event)
 
     def journal(self, *, after: int = 0, most: int = 1000) -> list[Event]:

@@ -61,7 +61,7 @@ def restore(store: SQLiteStore, source: Path, *, key: bytes, random: Random, eve
                 raise HostError(f"{source} is damaged", detail=quoted(problem), remedy="use another copy")
             found.read_everything()
             store.replace_by(found)
-    store.tell(event)
+    store.add_event(event)
 
 
 def _copy(source: Path, target: Path) -> None:

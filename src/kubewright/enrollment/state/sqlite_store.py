@@ -289,7 +289,7 @@ class SQLiteStore:
             self._db.execute("INSERT OR REPLACE INTO verdicts VALUES (?, ?, ?, ?)", (cluster, subject, int(approved), seal))
             self._db.execute(_OLD_VERDICTS, (cluster, MOST_VERDICTS))
 
-    def tell(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         with self._writing(event):
             pass
 

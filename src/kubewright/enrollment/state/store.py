@@ -217,7 +217,7 @@ class HubStore(Protocol):
         """
         ...
 
-    def tell(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         """Write a line to the journal."""
         ...
 

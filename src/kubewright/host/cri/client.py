@@ -80,19 +80,19 @@ class Client:
 
     def version(self) -> RuntimeVersion:
         """Return name and version of the runtime."""
-        found = self._call(f"{_RUNTIME}Version", api.VersionRequest(), api.VersionResponse, doing="tell its version")
+        found = self._call(f"{_RUNTIME}Version", api.VersionRequest(), api.VersionResponse, doing="report its version")
         return RuntimeVersion(name=found.runtime_name, version=found.runtime_version)
 
     def status(self) -> RuntimeStatus:
         """Return the status of the runtime, without its configuration, which would make the answer ten times as long."""
-        return _status(self._call(f"{_RUNTIME}Status", api.StatusRequest(), api.StatusResponse, doing="tell its status", longer=STARTING))
+        return _status(self._call(f"{_RUNTIME}Status", api.StatusRequest(), api.StatusResponse, doing="report its status", longer=STARTING))
 
     def sandbox_image(self) -> str:
         """Return the image of the pods' sandbox containers, '' if the runtime's configuration does not name it.
 
         Source: kubeadm v1.36: util/runtime/runtime.go.
         """
-        found = self._call(f"{_RUNTIME}Status", api.StatusRequest(verbose=True), api.StatusResponse, doing="tell its configuration")
+        found = self._call(f"{_RUNTIME}Status", api.StatusRequest(verbose=True), api.StatusResponse, doing="report its configuration")
         try:
             image = json.loads(found.info.get("config", ""))["sandboxImage"]
         except (ValueError, KeyError, TypeError):
@@ -114,7 +114,9 @@ class Client:
     def cgroup_driver(self) -> str | None:
         """Return `systemd` or `cgroupfs`; None for a runtime that lacks the call (containerd before 2.0) or does not report it."""
         try:
-            found = self._call(f"{_RUNTIME}RuntimeConfig", api.RuntimeConfigRequest(), api.RuntimeConfigResponse, doing="tell its settings")
+            found = self._call(
+                f"{_RUNTIME}RuntimeConfig", api.RuntimeConfigRequest(), api.RuntimeConfigResponse, doing="report its settings"
+            )
         except HostError as error:
             if _code(error.__cause__) == "UNIMPLEMENTED":
                 return None

@@ -23,7 +23,7 @@ _NOT_ACCEPTED: Final = frozenset({errno.ETIMEDOUT, errno.EAGAIN})
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A call that failed: its purpose (`tell its version`), gRPC's name of the code, and the runtime's message."""
+    """A call that failed: its purpose (`report its version`), gRPC's name of the code, and the runtime's message."""
 
     doing: str
     code: str

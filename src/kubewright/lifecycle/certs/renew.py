@@ -120,17 +120,17 @@ def renew(ctx: RenewContext, name: str) -> Iterable[Change]:
     sources = IssuingSources(ctx.bound.clock, ctx.bound.machine.random, ctx.bound.keys, ctx.bound.started)
     outcome = renewal.renew(ctx.places, renewal.named(name), terms=ctx.terms, sources=sources)
     ctx.outcomes.append(outcome)
-    ctx.bound.tell(outcome.text)
+    ctx.bound.report_step(outcome.text)
     return outcome.changes
 
 
 def closing(ctx: RenewContext) -> None:
     """Report which components must be restarted."""
     if ctx.bound.whole:
-        ctx.bound.tell(f"\n{_RESTART}")
+        ctx.bound.report_step(f"\n{_RESTART}")
         for outcome in ctx.outcomes:
             if outcome.row.optional:
-                ctx.bound.tell(f"Restart {outcome.row.name.removesuffix('.conf')} as well.")
+                ctx.bound.report_step(f"Restart {outcome.row.name.removesuffix('.conf')} as well.")
 
 
 PHASES: Final[Phases[RenewContext]] = Phases(

@@ -130,7 +130,7 @@ def kubeconfigs(ctx: RequestContext) -> Iterator[Change]:
 
 
 def _report_files(ctx: RequestContext, what: str, where: PurePosixPath) -> None:
-    ctx.bound.tell("\n".join([f"generating keys and CSRs in {where}", *(f"  {name}" for name in ctx.made[what])]))
+    ctx.bound.report_step("\n".join([f"generating keys and CSRs in {where}", *(f"  {name}" for name in ctx.made[what])]))
 
 
 def _leaf(row: table.Leaf, configuration: Configuration, addresses: Addresses) -> CertificateSpec:

@@ -185,7 +185,7 @@ def show_join_command(ctx: InitContext) -> Iterable[Change]:
             lines += ["", *_before_control_planes(ctx), "", f"  {command}\\\n\t--control-plane {_certificate_key(ctx)}"]
             lines += ["", _KEY_WARNING] if ctx.request.upload_certs else []
         lines += ["", *_before_workers(ctx, command)]
-    ctx.tell("\n".join(lines))
+    ctx.report_text("\n".join(lines))
     return ()
 
 

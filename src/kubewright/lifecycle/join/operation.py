@@ -142,7 +142,7 @@ def _closing(ctx: JoinContext) -> None:
             from kubewright.lifecycle import kept_patches  # few runs have any
 
             kept_patches.keep(ctx.host, ctx.join.patches_directory)
-        ctx.tell("\n".join(_control_plane(ctx) if ctx.control_plane else _worker(ctx)))
+        ctx.report_text("\n".join(_control_plane(ctx) if ctx.control_plane else _worker(ctx)))
 
 
 def _worker(ctx: JoinContext) -> list[str]:

@@ -66,7 +66,7 @@ class ResetContext(RunContext):
             clock=self.clock,
             reporter=self.reporter,
             inventory=self.inventory,
-            tell=self.tell,
+            report_step=self.report_step,
             unmount_flags=self.configuration.unmount_flags,
             member_removed=REMOVE_MEMBER in self.bound.phases,
         )
@@ -75,11 +75,11 @@ class ResetContext(RunContext):
         """Run the phase `cleanup-node`."""
         return cleanup.run(self.cleanup)
 
-    def tell(self, done: str, planned: str) -> None:
+    def report_step(self, done: str, planned: str) -> None:
         """Report a step: `done` if it is done, `planned` in a dry run. An empty text is skipped."""
-        self.bound.tell(done, planned, topic=TOPIC)
+        self.bound.report_step(done, planned, topic=TOPIC)
 
-    def tell_people(self, text: str) -> None:
+    def report_text(self, text: str) -> None:
         """Report a text without a topic."""
         self.reporter.emit(Line(topic="", text=text))
 

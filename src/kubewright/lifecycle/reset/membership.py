@@ -36,7 +36,7 @@ def _leave(ctx: ResetContext) -> Iterator[Change]:
             data = inventory.layout.etcd_data
             ctx.say(f'"{data}" is left as it is: nothing on this machine says that its etcd is of this cluster')
         return
-    ctx.tell("", "Would remove the etcd member on this node from the etcd cluster")
+    ctx.report_step("", "Would remove the etcd member on this node from the etcd cluster")
     yield from _member(ctx, inventory.member.peer_url, inventory.member.endpoints)
 
 
@@ -59,7 +59,7 @@ def _member(ctx: ResetContext, peer_url: str, endpoints: tuple[str, ...]) -> Ite
         if close is not None:
             close()
     if change:
-        ctx.tell(f"Removed the {change.target} from the etcd cluster", "")
+        ctx.report_step(f"Removed the {change.target} from the etcd cluster", "")
     yield change
 
 
@@ -81,7 +81,7 @@ def _delete(ctx: ResetContext) -> Iterator[Change]:
         ctx.cleanup.warn("this machine has no kubelet.conf, so its Node is not known: `kubectl delete node NAME` deletes it")
         return
     name = node_name(ctx)
-    ctx.tell(f'Deleting the Node "{name}"', f'Would delete the Node "{name}"')
+    ctx.report_step(f'Deleting the Node "{name}"', f'Would delete the Node "{name}"')
     try:
         change = remove_object(ctx.connect(), NODE, name)
     except Forbidden as error:

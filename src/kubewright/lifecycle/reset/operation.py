@@ -107,7 +107,7 @@ def _opening(ctx: ResetContext) -> None:
 def _closing(ctx: ResetContext) -> None:
     """Report what is left."""
     if ctx.bound.whole:
-        ctx.tell_people(_left_on_machine(ctx.inventory.options))
+        ctx.report_text(_left_on_machine(ctx.inventory.options))
 
 
 def _asked(ctx: ResetContext) -> Iterable[Change]:

@@ -22,28 +22,28 @@ def announced(
     The lines of `doing` are reported before its first write, or `kept` at its end.
     """
 
-    def tell() -> None:
+    def announce() -> None:
         for line in doing:
             say(line)
 
-    telling = _Announcing(api, tell)
-    yield from write(telling)
-    if not telling.has_written:
+    announcing = _Announcing(api, announce)
+    yield from write(announcing)
+    if not announcing.has_written:
         say(kept)
 
 
 class _Announcing(KubeAPI):
-    """Calls `tell` before the first call that may change something."""
+    """Calls `announce` before the first call that may change something."""
 
-    def __init__(self, inner: KubeAPI, tell: Callable[[], None]) -> None:
+    def __init__(self, inner: KubeAPI, announce: Callable[[], None]) -> None:
         self._inner = inner
-        self._tell = tell
+        self._announce = announce
         self.has_written = False
 
     def send(self, call: Call, /) -> Object:
         if call.verb not in _READS and not self.has_written:
             self.has_written = True
-            self._tell()
+            self._announce()
         return self._inner.send(call)
 
     def exchange(self, request: Request, /) -> Response:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class Cleanup:
     """The context of the steps.
 
-    `tell` reports a step, as `Bound.tell` does: one text if it is done, another in a dry run.
+    `report_step` reports a step, as `Bound.report_step` does: one text if it is done, another in a dry run.
 
     `member_removed`: the etcd member was removed in this run, and may have written until it exited.
     """
@@ -44,7 +44,7 @@ class Cleanup:
     clock: Clock
     reporter: Reporter
     inventory: Inventory
-    tell: Callable[[str, str], None]
+    report_step: Callable[[str, str], None]
     unmount_flags: Sequence[str] = ()
     member_removed: bool = False
     failures: list[KubewrightError] = field(default_factory=list)
@@ -92,7 +92,7 @@ def stop_kubelet(ctx: Cleanup) -> Iterator[Change]:
             ctx.warn("no service manager that knows the kubelet was found: make sure that it does not run")
             return
         runs = found.running or found.again
-    ctx.tell("Stopping the kubelet service" * runs, "Would stop the kubelet service")
+    ctx.report_step("Stopping the kubelet service" * runs, "Would stop the kubelet service")
     yield ctx.stopping.result()
 
 
@@ -102,7 +102,7 @@ def remove_pods(ctx: Cleanup) -> Iterator[Change]:
     A runtime that did not list its pods at the beginning is tried again. One that exists and never answers may have
     running pods: a failure.
     """
-    ctx.tell("", "Would remove Kubernetes-managed containers")
+    ctx.report_step("", "Would remove Kubernetes-managed containers")
     known = not isinstance(ctx.inventory.pods, HostError)
     from kubewright.host.cri.images_and_sandboxes import remove_sandboxes
 
@@ -124,7 +124,7 @@ def remove_files(ctx: Cleanup) -> Iterator[Change]:
     """Remove the kubeconfigs, and certificates in a directory that was not named explicitly. All of them are tried."""
     paths = [*ctx.inventory.kubeconfigs, *ctx.inventory.certificates]
     there = [path for path in paths if _seen(ctx.host.state, path)]
-    ctx.tell(f"Deleting files: {_list(there)}" * bool(there), f"Would delete files: {_list(paths)}")
+    ctx.report_step(f"Deleting files: {_list(there)}" * bool(there), f"Would delete files: {_list(paths)}")
     return _attempt_all((partial(ctx.host.remove, path) for path in paths), what="not every file could be removed")
 
 
@@ -135,7 +135,7 @@ def empty_directories(ctx: Cleanup) -> Iterator[Change]:
         ctx.warn(f'"{kubelet}" does not exist and was not emptied')
     directories = [path for path in inventory.directories if path != kubelet]  # kubeadm's dry run leaves it out
     filled = [path for path in inventory.directories if _seen(ctx.host.entries, path)]
-    ctx.tell(
+    ctx.report_step(
         f"Deleting contents of directories: {_list(filled)}" * bool(filled), f"Would delete contents of directories: {_list(directories)}"
     )
     return _attempt_all((partial(ctx.host.empty, path) for path in directories), what="not every directory could be emptied")
@@ -145,7 +145,9 @@ def unmount(ctx: Cleanup) -> Iterator[Change]:
     """Unmount file systems below the kubelet's directory, the latest mount first. All of them are tried."""
     directory = ctx.inventory.layout.kubelet
     flags, mounts = ctx.unmount_flags, ctx.inventory.mounts
-    ctx.tell(f'Unmounting mounted directories in "{directory}"' * bool(mounts), f'Would unmount mounted directories in "{directory}"')
+    ctx.report_step(
+        f'Unmounting mounted directories in "{directory}"' * bool(mounts), f'Would unmount mounted directories in "{directory}"'
+    )
     acts = (partial(ctx.host.unmount, path, flags=flags) for path in reversed(mounts))
     return _attempt_all(acts, what="not everything could be unmounted")
 
@@ -162,7 +164,7 @@ def remove_accounts(ctx: Cleanup) -> Iterator[Change]:
         return
     from kubewright.manifests import rootless
 
-    ctx.tell("Deleting the users and groups of the control plane", "Would delete the users and groups of the control plane")
+    ctx.report_step("Deleting the users and groups of the control plane", "Would delete the users and groups of the control plane")
     yield ctx.host.remove_accounts(rootless.accounts(ctx.inventory.layout))
 
 
@@ -170,7 +172,7 @@ def remove_cni(ctx: Cleanup) -> Iterator[Change]:
     """Remove the CNI configuration in the list. All of it is tried."""
     paths = ctx.inventory.cni
     if paths:
-        ctx.tell(f"Deleting CNI configuration: {_list(paths)}", f"Would delete CNI configuration: {_list(paths)}")
+        ctx.report_step(f"Deleting CNI configuration: {_list(paths)}", f"Would delete CNI configuration: {_list(paths)}")
     return _attempt_all((partial(ctx.host.remove, path) for path in paths), what="not every file of CNI could be removed")
 
 
@@ -181,7 +183,7 @@ def remove_rules(ctx: Cleanup) -> Iterator[Change]:
         raise rules
 
     def remove(one: Rules) -> Change:
-        ctx.tell(f"Removing rules of the packet filter: {one.target}", f"Would remove rules of the packet filter: {one.target}")
+        ctx.report_step(f"Removing rules of the packet filter: {one.target}", f"Would remove rules of the packet filter: {one.target}")
         return ctx.host.packet_filter.remove(one)
 
     acts = (partial(remove, one) for one in rules)
@@ -193,9 +195,9 @@ def empty_etcd(ctx: Cleanup) -> Iterator[Change]:
     data = ctx.inventory.layout.etcd_data
     if not ctx.inventory.etcd_data:
         return
-    ctx.tell("", f"Would delete contents of the etcd data directory: {data}")
+    ctx.report_step("", f"Would delete contents of the etcd data directory: {data}")
     yield ctx.host.empty(data)
-    ctx.tell(f"Deleted contents of the etcd data directory: {data}", "")
+    ctx.report_step(f"Deleted contents of the etcd data directory: {data}", "")
 
 
 def empty_etcd_again(ctx: Cleanup) -> Iterator[Change]:
@@ -207,14 +209,14 @@ def remove_units(ctx: Cleanup) -> Iterator[Change]:
     """Remove the kubelet's unit files that we installed; those of a package stay."""
     units = ctx.inventory.units
     if units:
-        ctx.tell(f"Deleting the units of the kubelet: {_list(units)}", f"Would delete the units of the kubelet: {_list(units)}")
+        ctx.report_step(f"Deleting the units of the kubelet: {_list(units)}", f"Would delete the units of the kubelet: {_list(units)}")
         yield ctx.host.remove_units(SERVICE, units=units)
 
 
 def remove_recovery(ctx: Cleanup) -> Iterator[Change]:
     """Remove the unit that completes an interrupted operation at boot: nothing is left to complete."""
     if ctx.host.state(boot_recovery.unit_path(ctx.host)) is not None:
-        ctx.tell(f"Deleting the unit {boot_recovery.SERVICE}", f"Would delete the unit {boot_recovery.SERVICE}")
+        ctx.report_step(f"Deleting the unit {boot_recovery.SERVICE}", f"Would delete the unit {boot_recovery.SERVICE}")
         yield boot_recovery.remove(ctx.host)
 
 
@@ -223,7 +225,7 @@ def restore_service(ctx: Cleanup) -> Iterator[Change]:
     earlier = kubelet_service.to_restore(ctx.host)
     if earlier is not None:
         what = f"the kubelet service, as it was before: {'enabled' if earlier.enabled else 'disabled'}"
-        ctx.tell(f"Restoring {what}", f"Would restore {what}")
+        ctx.report_step(f"Restoring {what}", f"Would restore {what}")
         yield ctx.host.ensure(earlier)
 
 
@@ -235,7 +237,7 @@ def remove_tunnel(ctx: Cleanup) -> Iterator[Change]:
     unit = ctx.inventory.tunnel
     if unit is None:
         return
-    ctx.tell(f"Removing the tunnel {unit.stem}", f"Would remove the tunnel {unit.stem}")
+    ctx.report_step(f"Removing the tunnel {unit.stem}", f"Would remove the tunnel {unit.stem}")
     yield ctx.host.ensure(Service(name=unit.stem, running=False))
     yield ctx.host.remove_tunnel(unit.stem)
     yield ctx.host.remove_units(unit.stem, units=(unit,))  # last: an interrupted run leaves it for the next one
@@ -249,7 +251,9 @@ def forget(ctx: Cleanup) -> Iterator[Change]:
     layout = ctx.inventory.layout
     there = [path for path in layout.kept_files if ctx.host.state(path) is not None]
     if there:
-        ctx.tell(f"Deleting the records of this machine: {_list(there)}", f"Would delete the records of this machine: {_list(there)}")
+        ctx.report_step(
+            f"Deleting the records of this machine: {_list(there)}", f"Would delete the records of this machine: {_list(there)}"
+        )
     yield from map(ctx.host.remove, there)
     if ctx.host.state(layout.state) is not None and not ctx.host.entries(layout.state):
         yield ctx.host.remove(layout.state)

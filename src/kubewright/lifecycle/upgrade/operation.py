@@ -169,7 +169,7 @@ def _closing(ctx: UpgradeContext) -> None:
     if ctx.bound.mode is Mode.NARRATE:
         ctx.say("upgrade/successful", "Finished dryrunning successfully!")
     elif ctx.bound.mode is Mode.APPLY and ctx.request.section == APPLY_SECTION:
-        ctx.tell("")
+        ctx.report_text("")
         ctx.say("upgrade", f'SUCCESS! A control plane node of your cluster was upgraded to "{ctx.cluster.kubernetes_version}".\n')
         ctx.say("upgrade", "Now upgrade the other control planes and the workers with `upgrade node`, and the kubelets of all machines.")
 

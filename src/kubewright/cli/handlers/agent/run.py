@@ -170,7 +170,7 @@ def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
     yield "status reported", found["statusReported"]
     yield "lease renewed", found["leaseRenewed"]
     for setter, reason in found["failedSetters"].items():
-        yield f"cannot tell {setter}", reason
+        yield f"cannot determine {setter}", reason
     yield "taints not on the Node", ", ".join(found["missingTaints"])
 
 

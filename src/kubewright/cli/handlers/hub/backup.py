@@ -33,8 +33,8 @@ def backup(parsed: Parsed) -> int:
     with closing(state.file_of(parsed).open(state.event("", TAKEN_OVER))) as store:
         sqlite_backup.backup(store, Path(absolute(parsed.text("file"))))
         done = state.event("", "backed up")
-        store.tell(done)
-    return state.tell(parsed, done)
+        store.add_event(done)
+    return state.print_result(parsed, done)
 
 
 def migrate(parsed: Parsed) -> int:
@@ -63,4 +63,4 @@ def restore(parsed: Parsed) -> int:
     with closing(found.open(state.event("", TAKEN_OVER), forced=True)) as store:  # all of it is replaced
         done = state.event("", "restored")
         sqlite_backup.restore(store, source, key=found.key().content, random=SystemRandom(), event=done)
-    return state.tell(parsed, done)
+    return state.print_result(parsed, done)

@@ -169,7 +169,7 @@ def remove(parsed: Parsed) -> int:
         others = [one.vpn.interface for one in store.clusters() if one.vpn is not None]
     if cluster.vpn is not None and cluster.vpn.interface not in others:
         hub_vpn.remove(cluster.vpn)
-    return state.tell(parsed, done)
+    return state.print_result(parsed, done)
 
 
 def _generation(known: TenantCluster | None) -> str:

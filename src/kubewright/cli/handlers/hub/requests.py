@@ -93,7 +93,7 @@ def forget(parsed: Parsed) -> int:
             require_same(f"the record of {node}", now=store.record(name, node), decided=record)
             client.delete(NODE_JOIN_REQUEST, node, uid=str(core.metadata(found).get("uid") or ""))
         store.forget(record, done)  # last, so that a killed command can be repeated
-    return state.tell(parsed, done)
+    return state.print_result(parsed, done)
 
 
 def journal(parsed: Parsed) -> int:
@@ -123,7 +123,7 @@ def _decide(parsed: Parsed, *, approved: bool) -> int:
         seen = decisions.look(request)
         done = state.event(name, "approved" if approved else "refused by an administrator", node=node, request=seen.uid)
         store.save_verdict(name, seen.subject, approved=approved, event=done, generation=cluster.generation)
-    return state.tell(parsed, done)
+    return state.print_result(parsed, done)
 
 
 def _rows(cluster: TenantCluster) -> Iterator[dict[str, object]]:

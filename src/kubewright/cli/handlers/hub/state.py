@@ -95,7 +95,7 @@ def event(name: str, what: str, *, node: str = "", **details: Any) -> Event:
     return Event(at=rfc3339(SystemClock().now()), cluster=name, event=what, node=node, details={**details, "user": os.getuid()})
 
 
-def tell(parsed: Parsed, done: Event) -> int:
+def print_result(parsed: Parsed, done: Event) -> int:
     """Print the result of a command, as a line or as a line of the journal; return the exit code."""
     form = parsed.text("output")
     if form != "text":

@@ -79,7 +79,7 @@ def revoke(parsed: Parsed) -> int:
         if token is None or not store.remove_token(token, done):
             raise UsageError(f"{quoted(name)} has no token {token_id}", remedy="`kubewright hub token list` shows them")
     _at_once(cluster, lambda api: remove_object(api, SECRET, secrets.name_of(token_id), secrets.NAMESPACE))
-    return state.tell(parsed, done)
+    return state.print_result(parsed, done)
 
 
 def _at_once(cluster: TenantCluster, work: Callable[[KubeAPI], object]) -> None:
