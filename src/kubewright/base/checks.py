@@ -58,7 +58,7 @@ class Check(Generic[Subject_contra]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class CheckResult:
     """The findings of one check. `ignored` means that its errors count as warnings."""
 
     name: str
@@ -85,7 +85,7 @@ class Result:
 class Report:
     """The results of all checks, in the order of the table."""
 
-    results: Sequence[Result]
+    results: Sequence[CheckResult]
 
     @property
     def errors(self) -> list[tuple[str, Finding]]:
@@ -113,8 +113,8 @@ def run_checks(
     """Run checks, concurrently unless `in_order`. `ignored` contains names in any case, or `all`."""
     names = {name.lower() for name in ignored}
 
-    def result(check: Check[Subject_contra]) -> Result:
-        return Result(name=check.name, findings=_findings(check, subject), ignored=ALL in names or check.name.lower() in names)
+    def result(check: Check[Subject_contra]) -> CheckResult:
+        return CheckResult(name=check.name, findings=_findings(check, subject), ignored=ALL in names or check.name.lower() in names)
 
     first = [result(check) for check in checks if check.comes_first]
     if any(one.errors for one in first):

@@ -24,7 +24,7 @@ _FOREVER = timedelta(days=36500)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Explanation:
+class Prediction:
     """The decision that one controller would make."""
 
     controller: str
@@ -36,7 +36,7 @@ class Explanation:
         return {"controller": self.controller, "outcome": self.outcome, "reason": self.reason}
 
 
-def explain(csr: SigningRequest, *, answers: Mapping[str, bool], now: datetime) -> list[Explanation]:
+def explain(csr: SigningRequest, *, answers: Mapping[str, bool], now: datetime) -> list[Prediction]:
     """Return what approver, signer and cleaner would decide now.
 
     `answers` says which subresources the requester may create.
@@ -44,25 +44,25 @@ def explain(csr: SigningRequest, *, answers: Mapping[str, bool], now: datetime) 
     found = [_approver(csr, answers)]
     signer = signers.named(csr.signer)
     if signer is None:
-        found.append(Explanation(controller="csrsigning", outcome="nothing", reason=f"{csr.signer} is not one of its signers"))
+        found.append(Prediction(controller="csrsigning", outcome="nothing", reason=f"{csr.signer} is not one of its signers"))
     else:
         decision = signing.decide(csr, signer, authority_ends=now + _FOREVER, longest=DEFAULT_LONGEST, now=now)
         found.append(_signer(signer.controller, decision, _rule(csr, signer)))
     gone = cleaning.decide(csr, now=now)
-    found.append(Explanation(controller="csrcleaner", outcome="delete" if gone else "nothing", reason=gone or ""))
+    found.append(Prediction(controller="csrcleaner", outcome="delete" if gone else "nothing", reason=gone or ""))
     return found
 
 
-def _approver(csr: SigningRequest, answers: Mapping[str, bool]) -> Explanation:
+def _approver(csr: SigningRequest, answers: Mapping[str, bool]) -> Prediction:
     decision = approving.decide(csr, answers)
     match decision:
         case Approve(message=message):
-            return Explanation(controller="csrapproving", outcome="approve", reason=message)
+            return Prediction(controller="csrapproving", outcome="approve", reason=message)
         case Ask(subresource=subresource):
             why = f"if its requester may create certificatesigningrequests/{subresource}"
-            return Explanation(controller="csrapproving", outcome="approve", reason=why)
+            return Prediction(controller="csrapproving", outcome="approve", reason=why)
     outcome = "nothing" if isinstance(decision, Nothing) else "try again"
-    return Explanation(controller="csrapproving", outcome=outcome, reason=decision.reason)
+    return Prediction(controller="csrapproving", outcome=outcome, reason=decision.reason)
 
 
 def _rule(csr: SigningRequest, signer: signers.Signer) -> str | None:
@@ -73,28 +73,28 @@ def _rule(csr: SigningRequest, signer: signers.Signer) -> str | None:
         return None
 
 
-def _signer(controller: str, decision: Sign | Fail | Retry | Nothing, rule: str | None) -> Explanation:
+def _signer(controller: str, decision: Sign | Fail | Retry | Nothing, rule: str | None) -> Prediction:
     match decision:
         case Sign(valid=valid):
-            return Explanation(controller=controller, outcome="sign", reason=f"until {rfc3339(valid.not_after)} at most")
+            return Prediction(controller=controller, outcome="sign", reason=f"until {rfc3339(valid.not_after)} at most")
         case Fail(message=message):
-            return Explanation(controller=controller, outcome="fail", reason=message)
+            return Prediction(controller=controller, outcome="fail", reason=message)
     outcome = "nothing" if isinstance(decision, Nothing) else "try again"
     later = f"; once it is approved it fails: {rule}" if rule is not None and outcome == "nothing" and "approval" in decision.reason else ""
-    return Explanation(controller=controller, outcome=outcome, reason=decision.reason + later)
+    return Prediction(controller=controller, outcome=outcome, reason=decision.reason + later)
 
 
-def serving_approver(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy, *, now: datetime) -> Explanation:
+def serving_approver(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy, *, now: datetime) -> Prediction:
     """Return what the approver of serving certificates would decide now."""
     return _by_policy("servingapproving", deciding.decide(csr, evidence, policy, now=now))
 
 
-def client_approver(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPolicy, *, now: datetime) -> Explanation:
+def client_approver(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPolicy, *, now: datetime) -> Prediction:
     """Return what the approver of nodes' client certificates would decide now. Policies with `clients: stock` leave them alone."""
     return _by_policy("clientapproving", clients.decide(csr, evidence, policy, now=now))
 
 
-def _by_policy(controller: str, decision: deciding.Decision) -> Explanation:
+def _by_policy(controller: str, decision: deciding.Decision) -> Prediction:
     match decision:
         case deciding.Approve(version=version):
             outcome, reason = "approve", f"policy version {version} allows it"
@@ -106,7 +106,7 @@ def _by_policy(controller: str, decision: deciding.Decision) -> Explanation:
             outcome = "nothing"
         case deciding.Ask():
             outcome, reason = "ask", "its sources have to be asked"
-    return Explanation(controller=controller, outcome=outcome, reason=reason)
+    return Prediction(controller=controller, outcome=outcome, reason=reason)
 
 
 def serving_checks(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy) -> list[dict[str, str]]:

@@ -27,7 +27,7 @@ _NOTE: Final = "error execution phase "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class PhaseResults:
     """The result of a run: all changes and waits in the order of the phases, and the seconds that each phase took."""
 
     changes: tuple[Change, ...]
@@ -44,7 +44,7 @@ def run(
     only: Sequence[str] = (),
     skip: Sequence[str] = (),
     order: Sequence[str] = (),
-) -> Result:
+) -> PhaseResults:
     """Run the selected phases of a tree in order (see `Phases.select`).
 
     `order` names phases that run one after the other, from the place of the first of them on, regardless of other
@@ -112,10 +112,10 @@ class _Run(Generic[Context]):
                 with _naming(node.name):
                     self._visit(node)
 
-    def result(self, names: Sequence[str]) -> Result:
+    def result(self, names: Sequence[str]) -> PhaseResults:
         """Return the results in the order of these phases."""
         done = {name: self._phases[name] for name in names if name in self._phases}
-        return Result(
+        return PhaseResults(
             changes=tuple(change for phase in done.values() for change in phase.changes),
             waits=tuple(wait for phase in done.values() for wait in phase.waits),
             seconds=MappingProxyType({name: phase.seconds for name, phase in done.items()}),

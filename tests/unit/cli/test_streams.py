@@ -16,7 +16,7 @@ import pytest
 
 from kubewright.base import events, yaml
 from kubewright.base.change import Action, Change
-from kubewright.base.checks import Finding, Result
+from kubewright.base.checks import CheckResult, Finding
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import KubewrightError
 from kubewright.base.messages import without_controls
@@ -115,7 +115,7 @@ SHOWN_LINES: Mapping[str, tuple[Callable[[], str], int]] = {
     "a plan": (lambda: Plan(changes=[Change(target=FORGED, action=Action.CREATE, reason=FORGED)]).text().partition("\n\n")[0], 1),
     "a member of etcd": (lambda: Member(id=1, name=FORGED, peer_urls=(FORGED,)).shown, 1),
     "a snapshot": (lambda: "\n".join(etcd_snapshots._lines(PurePosixPath(f"/{FORGED}"), VERIFIED)), 4),
-    "a check": (lambda: preflight._text(Result(name="X", findings=(Finding(text="a", remedy=FORGED),), ignored=False)), 5),
+    "a check": (lambda: preflight._text(CheckResult(name="X", findings=(Finding(text="a", remedy=FORGED),), ignored=False)), 5),
 }
 """What prints a text of others, and how many lines it prints."""
 

@@ -19,7 +19,7 @@ from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import NO_CNI, ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
 from kubewright.local.whole import members, up
-from kubewright.local.whole.run import Moment, UpRun
+from kubewright.local.whole.run import MachinesRun, Moment
 from kubewright.machines.group import Group
 from kubewright.machines.network import Network
 from kubewright.machines.parts import Parts
@@ -44,9 +44,9 @@ def cluster(*, status: str = "False", message: str = FAULT) -> RecordingKube:
     return kube
 
 
-def run_of(wanted: ClusterRecord, reporter: RecordingReporter, *, runs: bool = True) -> UpRun:
+def run_of(wanted: ClusterRecord, reporter: RecordingReporter, *, runs: bool = True) -> MachinesRun:
     """One `up` of a cluster whose machine runs, or does not."""
-    return UpRun(
+    return MachinesRun(
         paths=ClusterPaths(Path("/state/dev")),
         cluster=wanted,
         former=wanted,

@@ -7,7 +7,7 @@ import sys
 from typing import Final
 
 from kubewright.apis.machine import Layout
-from kubewright.base.checks import Report, Result
+from kubewright.base.checks import CheckResult, Report
 from kubewright.base.messages import indented
 from kubewright.base.records import replace
 from kubewright.cli.handlers import machine, operations
@@ -59,7 +59,7 @@ def _print_report(parsed: Parsed, report: Report) -> int:
     return 0 if passed else FAILED
 
 
-def _text(result: Result) -> str:
+def _text(result: CheckResult) -> str:
     """Return the findings of a check in kubeadm's form, with the remedies below."""
     stops = result.errors
     return "".join(

@@ -10,7 +10,7 @@ from typing import Final
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Change
 from kubewright.local.whole import access, documents, members, operations
-from kubewright.local.whole.run import UpRun
+from kubewright.local.whole.run import MachinesRun
 from kubewright.machines.machine import Machine
 from kubewright.pki import pins
 
@@ -19,13 +19,13 @@ _LOOK: Final = 0.1
 """Seconds between two looks at the machines while some of them join."""
 
 
-def newcomers(run: UpRun, names: Collection[str]) -> list[str]:
+def newcomers(run: MachinesRun, names: Collection[str]) -> list[str]:
     """Return those of these running machines that have not joined completely and are not leaving."""
     wanted = members.members(run.cluster.settled())
     return [name for name in names if name in wanted and name != run.first.name and not _has_joined(run.group.machines[name])]
 
 
-def join(run: UpRun, names: Sequence[str]) -> list[Change]:
+def join(run: MachinesRun, names: Sequence[str]) -> list[Change]:
     """Let machines join. etcd accepts one new member at a time, and each control plane needs most of the two cores of a small host.
 
     Raises ComponentFailed if a join fails, HostError if a machine stops meanwhile. No join goes on after that.
@@ -52,7 +52,7 @@ def join(run: UpRun, names: Sequence[str]) -> list[Change]:
             raise
 
 
-def _join(run: UpRun, name: str, pinned: Sequence[str]) -> list[Change]:
+def _join(run: MachinesRun, name: str, pinned: Sequence[str]) -> list[Change]:
     machine = run.group.machines[name]
     document = documents.of_join(
         run.cluster,

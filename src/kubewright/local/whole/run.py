@@ -37,8 +37,8 @@ class Moment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpRun:
-    """One `up`. `former` is the cluster before it; that of a new cluster is the cluster itself.
+class MachinesRun:
+    """One `up --machines`. `former` is the cluster before it; for a new cluster it is the cluster itself.
 
     The token and the key by which certificates are sealed for further control planes are those of this run.
     """

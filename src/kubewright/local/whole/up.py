@@ -50,7 +50,7 @@ from kubewright.local.whole import (
     subnets,
 )
 from kubewright.local.whole.down import sweep
-from kubewright.local.whole.run import Moment, UpRun
+from kubewright.local.whole.run import MachinesRun, Moment
 from kubewright.local.whole.services import client
 from kubewright.machines.network import Network
 from kubewright.machines.parts import ensure_parts
@@ -92,7 +92,7 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
             record.save(replace(cluster, mounts=former.mounts), paths.record)
         registries.write_proxies(paths, network, os.environ, reporter=reporter)
         group = members.group_of(paths, cluster, network=network, parts=parts, shared=registries.shared(paths, cluster))
-        run = UpRun(
+        run = MachinesRun(
             paths=paths,
             cluster=cluster,
             former=former,
@@ -114,7 +114,7 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
         return UpResult(changes=tuple(change for change in changes if change), created=found is None, api_ready=api_ready, total=total)
 
 
-def _bring_up(run: UpRun) -> tuple[list[Change], float, str]:
+def _bring_up(run: MachinesRun) -> tuple[list[Change], float, str]:
     """Start machines, make the first one a control plane, let the others join, and wait for all nodes.
 
     Workers start while `init` runs. Returns the changes, after how many seconds the API server was ready, and the state of
@@ -149,14 +149,14 @@ def _bring_up(run: UpRun) -> tuple[list[Change], float, str]:
     return changes, api_ready, state
 
 
-def _start(run: UpRun) -> list[str]:
+def _start(run: MachinesRun) -> list[str]:
     for name in members.members(run.cluster):
         if not run.group.is_running(name):
             run.mark(name, "Starting")
     return run.group.start()
 
 
-def _ready(run: UpRun, names: Collection[str], *, started: Collection[str]) -> list[Change]:
+def _ready(run: MachinesRun, names: Collection[str], *, started: Collection[str]) -> list[Change]:
     """Wait for machines, and let them see the directories of the cluster."""
     run.group.ready(names)
     for name in names:
@@ -165,7 +165,7 @@ def _ready(run: UpRun, names: Collection[str], *, started: Collection[str]) -> l
     return mounting.ensure(run.paths, run.cluster, names, former=run.former)
 
 
-def _init(run: UpRun, planes: Sequence[str]) -> list[Change]:
+def _init(run: MachinesRun, planes: Sequence[str]) -> list[Change]:
     """Run `init` on the first machine, and keep a copy of the administrator's kubeconfig, which is made to work on the host.
 
     `planes`, further control planes that are to join, need its certificates, which are sealed.
@@ -192,7 +192,7 @@ def _restart_proxies(api: KubeAPI) -> None:
         remove_object(api, named("Pod"), pod["metadata"]["name"], secrets.NAMESPACE)
 
 
-def _wait_for_nodes(run: UpRun, api: KubeAPI, *, started: Collection[str], began: Moment) -> str:
+def _wait_for_nodes(run: MachinesRun, api: KubeAPI, *, started: Collection[str], began: Moment) -> str:
     """Wait until all nodes are ready, or lack only a network plugin that the user installs; returns the worse of both states.
 
     Raises HostError if a machine stops meanwhile. The Node of a machine that was started must have been renewed since the run began: it stays Ready for a while.
@@ -289,7 +289,7 @@ def _require_supported(options: UpOptions) -> None:
 
 
 @contextmanager
-def _undone_on_failure(run: UpRun) -> Iterator[None]:
+def _undone_on_failure(run: MachinesRun) -> Iterator[None]:
     """Remove the machines of a cluster that could not be created. An existing one is left as it is, for inspection and repair."""
     try:
         yield
@@ -299,6 +299,6 @@ def _undone_on_failure(run: UpRun) -> Iterator[None]:
         raise
 
 
-def _write(run: UpRun, path: Path, text: str) -> None:
+def _write(run: MachinesRun, path: Path, text: str) -> None:
     with owner.acting_as(owner.of_cluster(run.paths)):
         Files().write(File(path=PurePosixPath(path), content=text.encode(), mode=0o600, directory_mode=0o700))
