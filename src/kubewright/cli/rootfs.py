@@ -26,7 +26,7 @@ _DAEMON_COMMANDS: Final = (
 DAEMONS: Final = (
     "kubewright.local", "kubewright.machines", "kubewright.agent", "kubewright.fleet", "kubewright.kube.health", "kubewright.controllers.manager",
     "kubewright.cli.handlers.daemons", "kubewright.enrollment.hub.hub", "kubewright.enrollment.hub.tenants",
-    "kubewright.enrollment.hub.telemetry", "kubewright.http.lean", "kubewright.http.loop", "kubewright.http.metrics", "kubewright.http.serving", *_DAEMON_COMMANDS,
+    "kubewright.enrollment.hub.telemetry", "kubewright.http.aio", "kubewright.http.loop", "kubewright.http.metrics", "kubewright.http.serving", *_DAEMON_COMMANDS,
 )  # fmt: skip
 """Modules that only local clusters and daemons need, with all below them: they take as long to load as everything else."""
 NEVER: Final = ("kubewright.testing", "kubewright.__main__")

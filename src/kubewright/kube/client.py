@@ -152,6 +152,6 @@ class AsyncKubeClient(_Client[AsyncTransport], AsyncKubeAPI):
 
     def _default_transport(self, access: Access) -> AsyncTransport:
         context, proxy = access.context(), self._proxy(access)
-        from kubewright.http import lean
+        from kubewright.http import aio
 
-        return lean.Transport(access.server, context=context, proxy=proxy, server_name=access.tls_server_name, limits=self._limits)
+        return aio.Transport(access.server, context=context, proxy=proxy, server_name=access.tls_server_name, limits=self._limits)

@@ -120,7 +120,7 @@ class FakeAPI:
 
 
 class FakeClient(AsyncKubeAPI):
-    """A client whose identity can be replaced, like that of `kube.aio`."""
+    """A client whose identity can be replaced, like that of `kube.client`."""
 
     def __init__(self, api: FakeAPI, access: Access) -> None:
         self.api = api

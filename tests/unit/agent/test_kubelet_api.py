@@ -25,7 +25,7 @@ from kubewright.base.clock import FakeClock
 from kubewright.base.errors import ServerError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
-from kubewright.http import lean, loop, tls
+from kubewright.http import aio, loop, tls
 from kubewright.http.failures import NoAnswer
 from kubewright.http.messages import Response
 from kubewright.http.metrics import Registry
@@ -368,7 +368,7 @@ def test_only_client_certificates_of_the_cluster_ca_are_accepted():
         found: dict[str, object] = {}
         for name, (authority, usage) in cases.items():
             context = tls.client_context(None, *client_pair(authority, usage), verify=False)
-            transport = lean.Transport(f"https://127.0.0.1:{port}", context=context)
+            transport = aio.Transport(f"https://127.0.0.1:{port}", context=context)
             try:
                 found[name] = (await transport.request("GET", "/pods")).status
             except NoAnswer:

@@ -24,7 +24,7 @@ from kubewright.agent.server import Contents, KubeletServer
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import CertificateError, HostError
 from kubewright.host.filesystem.files import Files
-from kubewright.http import lean, loop, tls
+from kubewright.http import aio, loop, tls
 from kubewright.http.failures import NoAnswer
 from kubewright.http.metrics import Registry
 from kubewright.http.tls import Limits
@@ -96,7 +96,7 @@ async def asked(port: int, ca: trustme.CA | None = None, client: tuple[bytes, by
     made = tls.client_context(ca.cert_pem.bytes() if ca else None, *(client or ()), verify=ca is not None)
     for name, value in context.items():
         setattr(made, name, value)
-    transport = lean.Transport(f"https://127.0.0.1:{port}", context=made)
+    transport = aio.Transport(f"https://127.0.0.1:{port}", context=made)
     try:
         return (await transport.request("GET", "/healthz")).status
     except NoAnswer:

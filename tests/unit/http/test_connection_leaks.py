@@ -25,7 +25,7 @@ import uvloop
 from halting_server import ENDS, PROXY_STAGES, STAGES, TLS_STAGES, HaltingServer
 
 from busy import HANGS
-from kubewright.http import connectors, lean, tls
+from kubewright.http import aio, connectors, tls
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Limits
 from kubewright.http.proxies import Proxy
@@ -54,13 +54,13 @@ class Bench:
         self.servers[server.port] = server
         return server
 
-    def transport(self, server: HaltingServer, **limits: object) -> lean.Transport:
+    def transport(self, server: HaltingServer, **limits: object) -> aio.Transport:
         limits = Limits(**{"connections": 1, "connect": HANGS, **limits})
         if "tunnel" in self.way:
             proxy = Proxy(url=f"{'https' if 'tls' in self.way else 'http'}://localhost:{server.port}", user="us", password="pw")
-            return lean.Transport("https://127.0.0.1:1", context=self.trusting, proxy=proxy, limits=limits)
+            return aio.Transport("https://127.0.0.1:1", context=self.trusting, proxy=proxy, limits=limits)
         base = f"{'http' if self.way == 'plain' else 'https'}://127.0.0.1:{server.port}"
-        return lean.Transport(base, context=self.trusting, limits=limits)
+        return aio.Transport(base, context=self.trusting, limits=limits)
 
     def stop(self) -> None:
         for server in self.servers.values():
@@ -94,7 +94,7 @@ def _descriptors() -> list[str]:
     return [entry.name for entry in DESCRIPTORS.iterdir()]
 
 
-async def ask(transport: lean.Transport, form: str, timeout: float = HANGS) -> bytes:
+async def ask(transport: aio.Transport, form: str, timeout: float = HANGS) -> bytes:
     if form == "request":
         return (await transport.request("GET", "/x", timeout=timeout)).body
     async with transport.stream("GET", "/x", timeout=timeout, stall=timeout) as stream:
@@ -245,7 +245,7 @@ def test_a_connection_that_is_never_established_leaves_nothing_open(bench: Bench
                 trusting = tls.client_context(trustme.CA().cert_pem.bytes()) if case == "another CA" else bench.trusting
                 host = "name.invalid" if case == "no such name" else "127.0.0.1"
                 limits = Limits(connections=1, connect=2 * SHORT if case == "full backlog" else HANGS)
-                transport = lean.Transport(f"https://{host}:{ports.get(case, server.port)}", context=trusting, limits=limits)
+                transport = aio.Transport(f"https://{host}:{ports.get(case, server.port)}", context=trusting, limits=limits)
                 found[case] = await outcome(ask(transport, form))
                 found[f"{case}, again"] = await outcome(ask(transport, form))  # one slot: it is free again
             left = await bench.left()

@@ -17,7 +17,7 @@ from dripping import STAGES, DrippingServer, said
 from scripted_server import Raw, ScriptedServer, answer, lines_answer
 
 from busy import HANGS, LONGER, reaches
-from kubewright.http import lean, loop, sync, tls, unix
+from kubewright.http import aio, loop, sync, tls, unix
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Limits
 from kubewright.http.proxies import Proxies, Proxy
@@ -49,7 +49,7 @@ def ask_sync(url: str, context: ssl.SSLContext | None, *, body: bytes | None = N
 
 def ask_async(url: str, context: ssl.SSLContext | None, *, body: bytes | None = None, timeout: float = TIMEOUT, **options: object) -> None:
     async def main() -> None:
-        transport = lean.Transport(url, context=context, limits=Limits(connect=timeout), **options)
+        transport = aio.Transport(url, context=context, limits=Limits(connect=timeout), **options)
         try:
             await transport.request("POST", "/x", body=body, timeout=timeout)
         finally:
@@ -155,7 +155,7 @@ def test_a_stream_may_last_longer_than_the_deadline_of_its_head(
             transport.close()
 
     async def follow_async(timeout: float) -> list[bytes]:
-        transport = lean.Transport(server.url, context=trusting)
+        transport = aio.Transport(server.url, context=trusting)
         try:
             async with transport.stream("GET", "/log", timeout=timeout, stall=HANGS) as stream:
                 return [chunk async for chunk in stream.chunks()]
@@ -186,7 +186,7 @@ def test_the_head_of_a_stream_has_a_deadline(drip, trusting: ssl.SSLContext, sta
             pass
 
     async def main() -> None:
-        asynchronous = lean.Transport(server.url, context=trusting)
+        asynchronous = aio.Transport(server.url, context=trusting)
         try:
             async with asynchronous.stream("GET", "/log", timeout=TIMEOUT):
                 pass
@@ -202,7 +202,7 @@ def test_a_refusal_of_a_stream_is_read_within_a_deadline(drip, trusting: ssl.SSL
     server = drip("body")
 
     async def main() -> None:
-        transport = lean.Transport(server.url, context=trusting)
+        transport = aio.Transport(server.url, context=trusting)
         try:
             async with transport.stream("GET", "/log") as answered:
                 await answered.read(within=TIMEOUT)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scripted_server import Raw, ScriptedServer, Seen, answer
 
 from kubewright.base.errors import UsageError
-from kubewright.http import lean, loop, sync
+from kubewright.http import aio, loop, sync
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.proxies import Proxies, Proxy
 
@@ -106,7 +106,7 @@ def test_plain_requests_go_through_the_proxy(make_server: MakeServer) -> None:
     transport.close()
 
     async def main() -> bytes:
-        asynchronous = lean.Transport("http://a.invalid", proxy=proxy)
+        asynchronous = aio.Transport("http://a.invalid", proxy=proxy)
         found = await asynchronous.request("GET", "/x")
         await asynchronous.close()
         return found.body
@@ -124,7 +124,7 @@ def test_tls_goes_through_a_tunnel_and_refusals_name_the_proxy(make_server: Make
     transport.close()
 
     async def main() -> None:
-        asynchronous = lean.Transport("https://a.invalid:6443", context=ssl.create_default_context(), proxy=proxy)
+        asynchronous = aio.Transport("https://a.invalid:6443", context=ssl.create_default_context(), proxy=proxy)
         try:
             await asynchronous.request("GET", "/x")
         finally:

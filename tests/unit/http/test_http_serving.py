@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import parts
 from busy import HANGS
 from kubewright.base.errors import Forbidden, HostError, PortInUse, UsageError
-from kubewright.http import lean, loop, serving, tls, unix
+from kubewright.http import aio, loop, serving, tls, unix
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.listening import listen
 from kubewright.http.messages import Response
@@ -84,7 +84,7 @@ def test_the_handler_gets_the_identity_of_the_client(server_pair, ca_pem: bytes,
     async def use(url: str) -> list[Response]:
         found = []
         for pair in (client_pair, ()):
-            transport = lean.Transport(url, context=tls.client_context(ca_pem, *pair))
+            transport = aio.Transport(url, context=tls.client_context(ca_pem, *pair))
             found.append(await transport.request("POST", "/show/a%20b?q=1", body=b"12345"))
             await transport.close()
         return found
@@ -107,7 +107,7 @@ def test_the_handler_gets_the_identity_of_the_client(server_pair, ca_pem: bytes,
 )
 def test_requests_without_a_route_are_refused(server_pair, ca_pem: bytes, method: str, target: str, body: bytes, status: int) -> None:
     async def use(url: str) -> int:
-        transport = lean.Transport(url, context=tls.client_context(ca_pem))
+        transport = aio.Transport(url, context=tls.client_context(ca_pem))
         found = await transport.request(method, target, body=body)
         await transport.close()
         return found.status
@@ -138,7 +138,7 @@ def test_clients_that_do_not_speak_http_get_400_and_leave_nothing_in_the_log(bef
 
 def test_an_answer_may_be_streamed(server_pair, ca_pem: bytes) -> None:
     async def use(url: str) -> bytes:
-        transport = lean.Transport(url, context=tls.client_context(ca_pem))
+        transport = aio.Transport(url, context=tls.client_context(ca_pem))
         async with transport.stream("GET", "/count") as stream:
             found = await stream.read()
         await transport.close()
@@ -154,7 +154,7 @@ def test_a_stopping_server_does_not_wait_for_ever(server_pair, ca_pem: bytes, mo
     async def main() -> float:
         loop = asyncio.get_running_loop()
         server = await serving.serve(ROUTES, host="127.0.0.1", port=0, context=tls.server_context(*server_pair))
-        transport = lean.Transport(f"https://127.0.0.1:{server.port}", context=tls.client_context(ca_pem))
+        transport = aio.Transport(f"https://127.0.0.1:{server.port}", context=tls.client_context(ca_pem))
         asking = asyncio.create_task(transport.request("GET", "/hang", timeout=60))
         while not SEEN:
             await asyncio.sleep(0.01)

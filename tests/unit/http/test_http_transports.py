@@ -16,7 +16,7 @@ from scripted_server import Raw, ScriptedServer, Seen, answer, json_answer, line
 from busy import HANGS
 from kubewright.base import logs
 from kubewright.base.errors import Unreachable
-from kubewright.http import lean, loop, sync, tls
+from kubewright.http import aio, loop, sync, tls
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Limits, Response
 
@@ -39,7 +39,7 @@ class Async:
 
     def __call__(self, url: str, context: ssl.SSLContext | None, *, limits: Limits | None = None, **options: object) -> Response:
         async def main() -> Response:
-            transport = lean.Transport(url, context=context, limits=limits)
+            transport = aio.Transport(url, context=context, limits=limits)
             try:
                 return await transport.request("GET", "/x?y=1", **options)
             finally:
@@ -231,7 +231,7 @@ def test_one_connection_serves_many_requests(make_server: MakeServer, trusting: 
     assert (server.connections, len(server.seen)) == (1, 5)
 
     async def main() -> None:
-        transport = lean.Transport(server.url, context=trusting)
+        transport = aio.Transport(server.url, context=trusting)
         for number in range(5):
             await transport.request("PUT", f"/{number}", body=b"{}")
         await transport.close()
@@ -248,7 +248,7 @@ def test_streams_yield_pieces_as_they_arrive(make_server: MakeServer, trusting: 
         assert list(stream.chunks()) == [b"one\n", b"two\n", b"three\n"]
 
     async def main() -> list[bytes]:
-        transport = lean.Transport(server.url, context=trusting)
+        transport = aio.Transport(server.url, context=trusting)
         async with transport.stream("GET", "/log") as answered:
             found = [chunk async for chunk in answered.chunks()]
         await transport.close()
@@ -266,7 +266,7 @@ def test_a_stream_that_stalls_ends(make_server: MakeServer, trusting: ssl.SSLCon
     assert caught.value.reason is Reason.TIMED_OUT
 
     async def main() -> None:
-        transport = lean.Transport(server.url, context=trusting)
+        transport = aio.Transport(server.url, context=trusting)
         try:
             async with transport.stream("GET", "/log", stall=0.1) as answered:
                 async for _ in answered.chunks():
@@ -287,7 +287,7 @@ def test_draining_lets_requests_finish_and_cuts_streams(make_server: MakeServer,
     server = make_server(handler)
 
     async def main() -> tuple[int, Reason]:
-        transport = lean.Transport(server.url, context=trusting)
+        transport = aio.Transport(server.url, context=trusting)
 
         async def watch() -> Reason:
             with pytest.raises(NoAnswer) as caught:
@@ -312,7 +312,7 @@ def test_cancelling_a_drain_leaves_no_connection_open(make_server: MakeServer, t
     server = make_server(lambda _: json_answer({}, delay=HANGS))
 
     async def main() -> Reason:
-        transport = lean.Transport(server.url, context=trusting)
+        transport = aio.Transport(server.url, context=trusting)
         asking = asyncio.create_task(transport.request("GET", "/slow", timeout=HANGS))
         while not server.seen:
             await asyncio.sleep(0.01)

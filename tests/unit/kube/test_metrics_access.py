@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from kubewright.base.clock import Clock, FakeClock
 from kubewright.base.errors import APIError, NotFound, ServerError
 from kubewright.base.randomness import SeededRandom
+from kubewright.http.aio import Transport
 from kubewright.http.failures import NoAnswer
-from kubewright.http.lean import Transport
 from kubewright.http.metrics import Registry
 from kubewright.http.tls import anonymous_context, client_context, identify, server_context
 from kubewright.kube import health

@@ -33,7 +33,7 @@ class Webhook:
     """Sends each question to the service."""
 
     def __init__(self, source: WebhookSource, _: Tools) -> None:
-        from kubewright.http import lean, tls  # only policies with a webhook need them
+        from kubewright.http import aio, tls  # only policies with a webhook need them
 
         url = urlsplit(source.url)
         self._name = f"webhook {url.netloc}"
@@ -41,7 +41,7 @@ class Webhook:
         context = tls.anonymous_context(source.certificate_authority.encode())
         self._timeout = source.timeout.seconds
         limits = Limits(body=LARGEST, connect=self._timeout)
-        self._transport = lean.Transport(f"https://{url.netloc}", context=context, limits=limits)
+        self._transport = aio.Transport(f"https://{url.netloc}", context=context, limits=limits)
 
     async def changes(self) -> int:
         return 0

@@ -1,4 +1,4 @@
-"""The decisions of the lean transport about reusing a connection."""
+"""The decisions of the asynchronous transport about reusing a connection."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from scripted_server import Raw, Seen, answer, json_answer, lines_answer
 import parts
 from busy import HANGS, LONGER
 from kubewright.base.errors import UsageError
-from kubewright.http import lean, loop, tls
+from kubewright.http import aio, loop, tls
+from kubewright.http.aio import Transport
 from kubewright.http.failures import NoAnswer, Reason
-from kubewright.http.lean import Transport
 from kubewright.http.messages import Limits, Response
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -89,7 +89,7 @@ def test_an_unusual_response_is_read_and_the_connection_kept(make_server, trusti
 
 
 def test_a_connection_that_was_idle_for_too_long_is_not_reused(make_server, trusting, monkeypatch) -> None:
-    monkeypatch.setattr(lean, "KEEP_ALIVE", 0.0)
+    monkeypatch.setattr(aio, "KEEP_ALIVE", 0.0)
     server = make_server()
     talk(server.url, trusting, twice)
     assert server.connections == 2
