@@ -28,7 +28,7 @@ from kubewright.controllers.serving.gathering import API_SERVERS
 from kubewright.controllers.serving.journal import Write
 from kubewright.controllers.serving.locations import PolicyLocation
 from kubewright.controllers.serving.policies import Policy, PolicyConfigMap, PolicyFile
-from kubewright.controllers.serving.sources.asking import Tools
+from kubewright.controllers.serving.sources.interface import Tools
 from kubewright.controllers.signers import SIGNERS
 from kubewright.controllers.telemetry import ControllerMetrics, Telemetry
 from kubewright.kube.api import AsyncKubeAPI

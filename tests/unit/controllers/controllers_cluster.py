@@ -21,7 +21,7 @@ from kubewright.controllers import options
 from kubewright.controllers.manager import Manager
 from kubewright.controllers.options import Options
 from kubewright.controllers.serving.locations import PolicyObject
-from kubewright.controllers.serving.sources.asking import Tools
+from kubewright.controllers.serving.sources.interface import Tools
 from kubewright.controllers.telemetry import ControllerMetrics
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.credentials import Access

@@ -23,7 +23,7 @@ from kubewright.controllers.serving.client_approver import ALARM
 from kubewright.controllers.serving.clients import ClientEvidence, decide
 from kubewright.controllers.serving.deciding import Approve, Deny, Wait
 from kubewright.controllers.serving.evidence import Answer, Membership
-from kubewright.controllers.serving.sources.asking import Look, Tools
+from kubewright.controllers.serving.sources.interface import Look, Tools
 from kubewright.http.messages import Request
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI

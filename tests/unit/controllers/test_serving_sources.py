@@ -27,8 +27,8 @@ from kubewright.base.errors import CertificateError, KubewrightError, ServerErro
 from kubewright.base.records import replace
 from kubewright.controllers.serving.evidence import Answer, Fetched, Membership
 from kubewright.controllers.serving.sources import webhook
-from kubewright.controllers.serving.sources.asking import Look, NoEvidence, Question, Tools
 from kubewright.controllers.serving.sources.fetching import Fetcher
+from kubewright.controllers.serving.sources.interface import Look, NoEvidence, Question, Tools
 from kubewright.controllers.serving.sources.machines import MachineIndex
 from kubewright.http import tls
 from kubewright.kube.credentials import Access

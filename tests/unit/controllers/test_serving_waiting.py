@@ -13,7 +13,7 @@ from serving_kit import DNS, IP, serving_csr
 from kubewright.apis.join_records import JoinRecord, State
 from kubewright.base.errors import KubewrightError
 from kubewright.controllers import options
-from kubewright.controllers.serving.sources.asking import Look, Tools
+from kubewright.controllers.serving.sources.interface import Look, Tools
 from kubewright.controllers.telemetry import ControllerMetrics
 from kubewright.http.metrics import Registry
 from kubewright.kube.resources import NODE

@@ -17,7 +17,7 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.enrollment.hub import expiry, issuing
 from kubewright.enrollment.hub.expiry import CertificateEnds
-from kubewright.enrollment.node.joined import renewed
+from kubewright.enrollment.node.joined_machine import renewed
 from kubewright.enrollment.protocol.fields import SymmetricKey
 from kubewright.enrollment.protocol.requests import JoinRequest
 from kubewright.enrollment.state.clusters import LoadedCluster

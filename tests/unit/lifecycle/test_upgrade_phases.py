@@ -20,7 +20,7 @@ from kubewright.host.states import ContainerState
 from kubewright.kube.resources import CONFIG_MAP, DEPLOYMENT, LEASE, NODE, POD, named
 from kubewright.lifecycle import kept_patches, machine_record
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.init import upgraded
+from kubewright.lifecycle.init import downgrades
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import State
 from kubewright.lifecycle.upgrade.control_plane import proofs
@@ -294,7 +294,7 @@ def test_a_cluster_that_was_upgraded_elsewhere_is_not_taken_back_either(box):
     text = config["data"]["ClusterConfiguration"].replace(OLD, NEW)
     box.kube.update({**config, "data": {"ClusterConfiguration": text}})
     with pytest.raises(ConfigurationChanged, match=f"the cluster has been upgraded to {NEW}"):
-        upgraded.require_no_older_cluster(box.kube, box.call(asked()).configuration)
+        downgrades.require_no_older_cluster(box.kube, box.call(asked()).configuration)
 
 
 def test_a_further_control_plane_goes_to_the_version_that_the_cluster_keeps(box):

@@ -13,7 +13,7 @@ from kubewright.controllers.serving import gathering
 from kubewright.controllers.serving.clients import BOOTSTRAP_USER, ClientEvidence
 from kubewright.controllers.serving.evidence import node_of
 from kubewright.controllers.serving.history import RequestHistory, key_of
-from kubewright.controllers.serving.sources.asking import Question
+from kubewright.controllers.serving.sources.interface import Question
 from kubewright.controllers.serving.used_tokens import Use, Uses
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.core import identity_of

@@ -14,7 +14,7 @@ from kubewright.base.errors import CertificateError
 from kubewright.controllers.requests import SigningRequest
 from kubewright.controllers.serving.evidence import FILE, NODES, Evidence, Fetched, KnownNode, node_of
 from kubewright.controllers.serving.history import RequestHistory
-from kubewright.controllers.serving.sources.asking import Question
+from kubewright.controllers.serving.sources.interface import Question
 from kubewright.kube import core
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.core import Object, identity_of

@@ -14,8 +14,8 @@ from kubewright.apis.node_approval import NodeApprovalPolicy
 from kubewright.base.errors import DocumentError, KubewrightError
 from kubewright.controllers.authorities import ReadFile
 from kubewright.controllers.serving.locations import PolicyObject, content_of
-from kubewright.controllers.serving.sources.asking import Tools
 from kubewright.controllers.serving.sources.fetching import Fetcher
+from kubewright.controllers.serving.sources.interface import Tools
 from kubewright.kube.answers import EventType, WatchEvent
 
 _log = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import APIError, HostError, NotFound
 from kubewright.base.events import Waited
-from kubewright.enrollment.node.joined import renewed
+from kubewright.enrollment.node.joined_machine import renewed
 from kubewright.host.desired import Directory, File, Service, Show
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import NODE

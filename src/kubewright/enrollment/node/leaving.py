@@ -18,7 +18,7 @@ from kubewright.base.errors import APIError, HostError, NotFound, Unreachable
 from kubewright.base.events import Line, Waited
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, replace
-from kubewright.enrollment.node.joined import JoinedMachine
+from kubewright.enrollment.node.joined_machine import JoinedMachine
 from kubewright.enrollment.node.request import NAME, runtime_of
 from kubewright.enrollment.protocol import leave_proofs
 from kubewright.host.desired import Service

@@ -18,7 +18,7 @@ from kubewright.base.events import Line, Waited
 from kubewright.base.masking import remember
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
-from kubewright.enrollment.node.joined import JoinedMachine
+from kubewright.enrollment.node.joined_machine import JoinedMachine
 from kubewright.enrollment.protocol import key_offers
 from kubewright.enrollment.protocol.key_offers import AnswerState, KeyAnswer
 from kubewright.host.desired import File, Service, Show, TunnelKey

@@ -38,9 +38,9 @@ def upload_kubeadm(ctx: InitContext) -> Iterable[Change]:
     Raises ConfigurationChanged if a resumed run finds a cluster that was upgraded since.
     """
     if ctx.bound.resumed and ctx.bound.whole:
-        from kubewright.lifecycle.init import upgraded  # most machines are created once
+        from kubewright.lifecycle.init import downgrades  # most machines are created once
 
-        upgraded.require_no_older_cluster(ctx.api, ctx.configuration)
+        downgrades.require_no_older_cluster(ctx.api, ctx.configuration)
     yield from ctx.admission
     yield from cluster_objects.kubeadm_config(ctx.configuration, api=ctx.api, say=functools.partial(ctx.say, "upload-config"))
 

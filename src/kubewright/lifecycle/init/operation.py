@@ -55,9 +55,9 @@ def prepare(request: InitOptions, machine: TargetMachine) -> Prepared[Configurat
     places = _places(request, configuration, machine.layout)
     host = here if places == machine.layout else machine.at(places)
     if not request.only and _has_api_server(host):
-        from kubewright.lifecycle.init import upgraded  # most machines are created once
+        from kubewright.lifecycle.init import downgrades  # most machines are created once
 
-        upgraded.require_no_older_machine(host, configuration)
+        downgrades.require_no_older_machine(host, configuration)
     return Prepared(
         configuration=configuration,
         host=host,

@@ -11,7 +11,7 @@ from kubewright.apis.node_sources import JoinRecordsSource
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli.handlers import cluster_access, machine
-from kubewright.controllers.serving.sources.asking import Look, Tools
+from kubewright.controllers.serving.sources.interface import Look, Tools
 from kubewright.host.filesystem.files import Files
 from kubewright.http.proxies import Proxies
 from kubewright.kube.client import AsyncKubeClient

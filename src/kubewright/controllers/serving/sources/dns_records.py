@@ -11,7 +11,7 @@ import asyncio
 from kubewright.apis import formats, node_sources
 from kubewright.apis.node_sources import NODE_NAME, DNSCheck, DNSSource
 from kubewright.controllers.serving.evidence import Answer
-from kubewright.controllers.serving.sources.asking import MOST_NAMES, NoEvidence, Question, Tools
+from kubewright.controllers.serving.sources.interface import MOST_NAMES, NoEvidence, Question, Tools
 from kubewright.http.dns_lookup import DNSResolver
 
 

@@ -17,8 +17,8 @@ from kubewright.base.errors import CertificateError, KubewrightError
 from kubewright.base.messages import one_line
 from kubewright.controllers.serving.evidence import JOIN_RECORDS, Answer, Fetched, node_of
 from kubewright.controllers.serving.sources import dns_records
-from kubewright.controllers.serving.sources.asking import EvidenceSource, Question, Tools
 from kubewright.controllers.serving.sources.dns_records import DNSRecords
+from kubewright.controllers.serving.sources.interface import EvidenceSource, Question, Tools
 from kubewright.controllers.serving.sources.join_records import JoinRecords
 from kubewright.controllers.serving.sources.machines import Machines
 from kubewright.controllers.serving.sources.webhook import Webhook

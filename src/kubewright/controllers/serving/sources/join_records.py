@@ -6,7 +6,7 @@ from kubewright.apis.join_records import JoinRecord
 from kubewright.apis.node_sources import JoinRecordsSource
 from kubewright.base.errors import KubewrightError
 from kubewright.controllers.serving.evidence import JOIN_RECORDS, Answer, Membership
-from kubewright.controllers.serving.sources.asking import Question, RecordBook, Tools
+from kubewright.controllers.serving.sources.interface import Question, RecordBook, Tools
 from kubewright.pki import node_names
 
 _CLIENT = "client"

@@ -18,7 +18,7 @@ from typing import Any, Final
 from kubewright.apis import formats
 from kubewright.apis.node_sources import MachinesSource
 from kubewright.controllers.serving.evidence import Answer
-from kubewright.controllers.serving.sources.asking import MOST_NAMES, NoEvidence, Question, Tools
+from kubewright.controllers.serving.sources.interface import MOST_NAMES, NoEvidence, Question, Tools
 from kubewright.kube import core, resources
 from kubewright.kube.core import Object
 from kubewright.kube.kubeconfigs import load_access

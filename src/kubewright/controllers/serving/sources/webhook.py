@@ -19,7 +19,7 @@ from kubewright.apis import formats
 from kubewright.apis.node_approval import API_VERSION
 from kubewright.apis.node_sources import WebhookSource
 from kubewright.controllers.serving.evidence import Answer
-from kubewright.controllers.serving.sources.asking import MOST_NAMES, NoEvidence, Question, Tools
+from kubewright.controllers.serving.sources.interface import MOST_NAMES, NoEvidence, Question, Tools
 from kubewright.http.messages import Limits, Request
 from kubewright.pki import node_names
 

@@ -1,4 +1,4 @@
-"""A cluster that was upgraded after `init`: its original file names an older version, and running it again would downgrade the cluster."""
+"""Refuses to run `init` with its original file in a cluster that was upgraded since: the file names an older version."""
 
 from __future__ import annotations
 
