@@ -246,7 +246,7 @@ spec:
 
 
 def test_the_learning_pod_is_not_mistaken_for_the_permanent_one():
-    pod = etcd_learner._apart(yaml.load(POD, source="pod"))
+    pod = etcd_learner._as_learner(yaml.load(POD, source="pod"))
     assert pod["metadata"] == {"name": "etcd-learner", "namespace": "kube-system"}
     assert pod["spec"]["containers"] == [{"name": "etcd-learner", "command": ["etcd"]}]
     assert pod["spec"]["terminationGracePeriodSeconds"] == 2
