@@ -46,7 +46,7 @@ def save(parsed: Parsed) -> int:
         with files.replacing(path, mode=_PRIVATE) as file:
             snapshot = saving.save(etcd, source, file.write, name=str(path), clock=clock, reporter=reporter)
         described = saving.describe(host, source, snapshot, pki=found.pki, clock=clock)
-        files.write(File(path=beside, content=(json.dumps(described, indent=2) + "\n").encode(), mode=_PRIVATE))
+        files.write(File(path=description, content=(json.dumps(described, indent=2) + "\n").encode(), mode=_PRIVATE))
     if encrypts := saving.encryption_configuration(host)[0]:
         inputs.warn(
             [f"encrypted objects in the snapshot can only be read with {encrypts}: keep that file, too, or use `kubewright backup create`"]

@@ -23,7 +23,7 @@ from kubewright.kube.resources import NODE
 from kubewright.lifecycle import stored_configuration
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
-from kubewright.lifecycle.steps import checkpoint, health, running
+from kubewright.lifecycle.steps import checkpoint, component_versions, health
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
 from kubewright.lifecycle.upgrade import cluster, kubelet_program
@@ -91,13 +91,13 @@ def cluster_stays(ctx: UpgradeContext) -> str | None:
         return f"the API server does not answer, {_LATER}: {reason}"
     try:
         stored = stored_configuration.document(ctx.client, stored_configuration.KUBEADM_CONFIG).value
-        if not isinstance(stored, Mapping) or not running.is_older(version, str(stored.get("kubernetesVersion") or "")):
+        if not isinstance(stored, Mapping) or not component_versions.is_older(version, str(stored.get("kubernetesVersion") or "")):
             return "the cluster's configuration has no newer version"
         nodes = {node["metadata"]["name"] for node in ctx.client.list(NODE)} - {ctx.node_name}
         found = versions.static_pods(ctx.client, API_SERVER)
     except KubewrightError as error:
         return f"the cluster cannot be read, {_LATER}: {error}"
-    newer = sorted(node for text, places in found.items() if running.is_older(version, text) for node in places if node in nodes)
+    newer = sorted(node for text, places in found.items() if component_versions.is_older(version, text) for node in places if node in nodes)
     return f"kube-apiserver has a newer version on {', '.join(newer)}" if newer else None
 
 

@@ -16,7 +16,7 @@ from kubewright.base.versions import Version
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import NODE
 from kubewright.kube.server_info import server_version
-from kubewright.lifecycle.steps import preflight, renewal, running
+from kubewright.lifecycle.steps import component_versions, preflight, renewal
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.upgrade.control_plane import hand_edits, phase
 from kubewright.lifecycle.upgrade.planning import versions
@@ -81,10 +81,10 @@ def _other_minor(ctx: UpgradeContext) -> Iterator[Finding]:
     if not ctx.upgrades_etcd or ctx.cluster.etcd.external is not None:
         return
     manifest = ctx.host.read(ctx.host.layout.manifest(ETCD)) or b""
-    present, wanted = phase.version_of(manifest), running.core(component_image(ctx.cluster, ETCD).rpartition(":")[2])
-    if running.is_older(present, wanted) and _minor(present) != _minor(wanted):
+    present, wanted = phase.version_of(manifest), component_versions.core(component_image(ctx.cluster, ETCD).rpartition(":")[2])
+    if component_versions.is_older(present, wanted) and _minor(present) != _minor(wanted):
         least = _LEAST_ETCD.get(_minor(wanted), "")
-        behind = [f"{one.endpoint} has {one.version}" for one in ctx.members.statuses() if running.is_older(one.version, least)]
+        behind = [f"{one.endpoint} has {one.version}" for one in ctx.members.statuses() if component_versions.is_older(one.version, least)]
         needed = f" All members need {least} or later before: {', '.join(behind)}." if behind else ""
         yield Finding(
             text=f"etcd {wanted} is of another minor release than {present}: if it fails, the way back is the snapshot that is saved before."
@@ -101,7 +101,7 @@ def _apart(ctx: UpgradeContext) -> Iterator[Finding]:
     """Find API servers that would be two minor releases apart: Kubernetes supports one (version skew policy)."""
     target = Version.parse(ctx.cluster.kubernetes_version)
     for text, nodes in versions.static_pods(ctx.api, API_SERVER).items():
-        others, version = sorted({*nodes} - {ctx.node_name}), running.core(text)
+        others, version = sorted({*nodes} - {ctx.node_name}), component_versions.core(text)
         if others and version and target.minor > Version.parse(version).minor + 1:
             yield Finding(
                 text=f"the API servers of {', '.join(others)} have {text}, which is more than one minor release older than {target}",
