@@ -97,7 +97,7 @@ class _Puller:
 
     def get(self, image: str) -> Change:
         """Pull one image, unless it exists and the policy accepts that."""
-        self._tell(image)
+        self._report_progress(image)
         try:
             change = self._get(image)
         except HostError:
