@@ -37,7 +37,7 @@ def box(tmp_path):
     return ControlPlane(tmp_path)
 
 
-def test_what_differs_is_swapped_in_order_and_its_certificates_are_renewed(box):
+def test_manifests_that_differ_are_replaced_in_order_and_their_certificates_renewed(box):
     result = box.upgrade()
     assert box.tags() == [ETCD, NEW, NEW, NEW]
     manifests = [f"file {box.layout.manifest(name)}" for name in PODS[1:]]
@@ -353,7 +353,7 @@ def test_the_phase_preflight_alone_compares_the_version_with_that_of_this_progra
     assert stored(box)["kubernetesVersion"] == "v1.36.9"
 
 
-def test_an_etcd_that_does_not_run_goes_back_with_its_data(box):
+def test_an_etcd_that_does_not_run_is_restored_with_its_data(box):
     path = Path(box.layout.manifest("etcd"))
     path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
     box.runtime.broken, box.runtime.at = {"etcd"}, ETCD
