@@ -66,7 +66,7 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
         yield found
 
 
-def test_machines_come_and_go(cluster: Cluster, parts: Parts, tmp_path: Path) -> None:
+def test_machines_are_added_killed_started_and_removed(cluster: Cluster, parts: Parts, tmp_path: Path) -> None:
     (tmp_path / "kubeadm.yaml").write_text(CONFIG)
     hosts = tmp_path / "certs.d" / "registry.example" / "hosts.toml"
     hosts.parent.mkdir(parents=True)
