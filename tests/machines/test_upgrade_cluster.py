@@ -160,7 +160,7 @@ def healthy(cluster: Cluster) -> set[str]:
     return {one["name"] for one in said.get("members", ()) if not one.get("problem")}
 
 
-def test_an_etcd_that_is_never_ready_on_one_of_three_goes_back(cluster: Cluster, matrix: Callable[[str], Matrix]) -> None:
+def test_an_etcd_that_is_never_ready_on_one_of_three_is_restored(cluster: Cluster, matrix: Callable[[str], Matrix]) -> None:
     """Meanwhile, another machine waits for its turn to restart its API server."""
     first, second = cluster[FIRST], cluster[SECOND]
     patch(second, "etcd", NEVER_READY)
