@@ -83,7 +83,7 @@ def _problem(etcd: Etcd, member: Member, known: Mapping[str, Status]) -> str:
 def unlike_others(etcd: Etcd, endpoint: str) -> str | None:
     """Return how the data of the member at an endpoint differs from that of a healthy voting one.
 
-    None if it has all that the other one had a moment before, with the same hash, and if there is no other one.
+    None if there is no other one, or if the member has reached the other one's revision with the same hash.
     """
     try:
         found = [etcd.status(one.client_urls[0]) for one in etcd.members(agreed=False) if one.client_urls and not one.learner]

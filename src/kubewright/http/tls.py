@@ -59,7 +59,7 @@ class Peer:
     organizations: tuple[str, ...]
     der: bytes
     expires: float
-    """When the certificate expires, in seconds since 1970; 0 if it is not known."""
+    """When the certificate expires, in seconds since 1970; 0 if that is unknown, so that it counts as expired."""
 
     def has_expired(self, now: datetime) -> bool:
         """Whether the certificate has expired since the handshake: connections may last for days."""

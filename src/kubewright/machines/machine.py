@@ -88,7 +88,8 @@ class Machine:
         """Wait until the container runtime of the machine serves. Raises HostError with the end of the console."""
 
         def serves() -> str | None:
-            if self._container.poll() is not None if self._container is not None else not _is_leader(self.leader):
+            is_over = not _is_leader(self.leader) if self._container is None else self._container.poll() is not None
+            if is_over:
                 raise HostError(f"machine {self.name} ended while it started", detail=self._last_lines())
             # the socket exists before containerd serves on it, so ask systemd
             socket = Path(f"/proc/{self.leader}/root/run/containerd/containerd.sock")

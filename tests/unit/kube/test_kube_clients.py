@@ -224,38 +224,28 @@ def test_a_watch_ends_with_a_reason(make_server: MakeServer, ca_pem: bytes, case
     assert error.reason is expected if isinstance(expected, Reason) else type(error) is expected
 
 
-def test_a_refusal_of_a_watch_is_read_within_a_deadline(make_server: MakeServer, ca_pem: bytes) -> None:
-    head = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 1000\r\n\r\n"
-    server = make_server(lambda _: Raw((head, *[b" "] * 900), pause=0.2))
-
-    async def main() -> None:
-        client = AsyncKubeClient(access(server, ca_pem), timeout=0.3)
-        async with asyncio.timeout(HANGS):
-            try:
-                async for _ in client.watch(resources.NODE):
-                    pass
-            finally:
-                await client.close()
-
-    with pytest.raises(NoAnswer) as caught:
-        loop.run(main)
-    assert caught.value.reason is Reason.TIMED_OUT
-
-
-def test_a_refusal_of_a_watch_is_not_read_beyond_the_largest_body(make_server: MakeServer, ca_pem: bytes) -> None:
-    head = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 1000000\r\n\r\n"
-    server = make_server(lambda _: Raw((head, *[b" " * 1000] * 1000)))
-
-    async def main() -> None:
-        client = AsyncKubeClient(access(server, ca_pem), timeout=HANGS, limits=Limits(body=5000))
+async def watched(client: AsyncKubeClient) -> None:
+    async with asyncio.timeout(HANGS):
         try:
             async for _ in client.watch(resources.NODE):
                 pass
         finally:
             await client.close()
 
+
+def test_a_refusal_of_a_watch_is_read_within_a_deadline(make_server: MakeServer, ca_pem: bytes) -> None:
+    head = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 1000\r\n\r\n"
+    server = make_server(lambda _: Raw((head, *[b" "] * 900), pause=0.2))
     with pytest.raises(NoAnswer) as caught:
-        loop.run(main)
+        loop.run(lambda: watched(AsyncKubeClient(access(server, ca_pem), timeout=0.3)))
+    assert caught.value.reason is Reason.TIMED_OUT
+
+
+def test_a_refusal_of_a_watch_is_not_read_beyond_the_largest_body(make_server: MakeServer, ca_pem: bytes) -> None:
+    head = b"HTTP/1.1 403 Forbidden\r\ncontent-length: 1000000\r\n\r\n"
+    server = make_server(lambda _: Raw((head, *[b" " * 1000] * 1000)))
+    with pytest.raises(NoAnswer) as caught:
+        loop.run(lambda: watched(AsyncKubeClient(access(server, ca_pem), timeout=HANGS, limits=Limits(body=5000))))
     assert caught.value.reason is Reason.TOO_LARGE
 
 

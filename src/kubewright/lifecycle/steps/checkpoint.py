@@ -249,9 +249,10 @@ def _discard_all_but(host: Host, known: Iterable[Checkpoint]) -> None:
 
 
 def close_reverted(host: Host) -> None:
-    """Let an operation whose files all have their old content again count as rolled back, although what runs from them may not work.
+    """Mark an interrupted operation as rolled back if all its files have their old content again.
 
-    Another operation can then repair that. One that parks files also changes what is not in its checkpoint, and stays open.
+    The component that runs from these files may not work; another operation can then repair it. An operation that parks
+    files stays open, because it has also changed what its checkpoint does not contain.
     """
     found = unfinished(every(host))
     if found is None or any(swap.parks for swap in found.swaps):

@@ -1,10 +1,10 @@
 """The operation `upgrade rollback`: restores the files that the last upgrade of this machine has replaced.
 
 It needs neither other machines nor a running API server. If the API server runs, and no other control plane has a newer
-version, the configuration of the cluster and the add-ons go back as well, before the static pods: kube-proxy must not be
-newer than an API server. The earlier API server can read what the later one has
-stored: a storage version changes only after a release that reads both (Kubernetes deprecation policy, rule 4b), and an
-upgrade spans one minor release at most.
+version, the configuration of the cluster and the add-ons are restored as well, before the static pods: kube-proxy must
+not be newer than an API server. The earlier API server can read what the later one has stored: a storage version
+changes only after a release that reads both (Kubernetes deprecation policy, rule 4b), and an upgrade spans one minor
+release at most.
 """
 
 from __future__ import annotations

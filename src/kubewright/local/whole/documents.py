@@ -98,13 +98,7 @@ def require_valid(config: str) -> None:
         return
     documents = documents_of(config)
     errors = [
-        FieldError(
-            path=FieldPath(path),
-            type=FieldErrorType.FORBIDDEN,
-            reason="a cluster of machines chooses it itself",
-            value=found,
-            source=document.where(path),
-        )
+        _error(FieldErrorType.FORBIDDEN, document, path, found, "a cluster of machines chooses it itself")
         for kind, path in _FIXED
         for document in documents
         if _kind(document) == kind and (found := field(documents, kind, *path.split("."))) is not None
@@ -126,13 +120,7 @@ def require_patches(config: str, mounted: Sequence[PurePosixPath]) -> None:
     """Require that new machines see the directories of patches: they have what is mounted at these paths. Raises ValidationError."""
     path = ".".join(_PATCHES)
     errors = [
-        FieldError(
-            path=FieldPath(path),
-            type=FieldErrorType.INVALID,
-            reason="a new machine has no such directory",
-            value=directory,
-            source=document.where(path),
-        )
+        _error(FieldErrorType.INVALID, document, path, directory, "a new machine has no such directory")
         for document in documents_of(config)
         if (kind := _kind(document)) in {_INIT, _JOIN} and isinstance(directory := field([document], kind, *_PATCHES), str) and directory
         if not any(PurePosixPath(directory).is_relative_to(target) for target in mounted)
@@ -143,6 +131,10 @@ def require_patches(config: str, mounted: Sequence[PurePosixPath]) -> None:
             errors,
             remedy="mount them, for example --mount $PWD/patches:/mnt/patches:ro",
         )
+
+
+def _error(kind: FieldErrorType, document: Document, path: str, value: object, reason: str) -> FieldError:
+    return FieldError(path=FieldPath(path), type=kind, reason=reason, value=value, source=document.where(path))
 
 
 def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: float, unverified: bool) -> str:

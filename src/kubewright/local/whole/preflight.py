@@ -20,8 +20,9 @@ from kubewright.machines import base, host, network, places, program, running
 from kubewright.machines.tree import providing
 
 _SPACE: Final = 4_000_000_000
+"""Bytes of the Debian tree, programs and images, and of some machines' first data."""
 _SPACE_LATER: Final = 1_000_000_000
-"""Bytes of the Debian tree, programs and images, and of some machines' first data; and of this data alone."""
+"""Bytes of that data alone: the tree exists."""
 _CAPABILITIES: Final = {"CAP_NET_ADMIN": 12, "CAP_SYS_CHROOT": 18, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}
 """Capabilities for mounts, namespaces, networks and devices, and their bits (linux/capability.h)."""
 _CONTROLLERS: Final = ("cpu", "cpuset", "memory", "pids")

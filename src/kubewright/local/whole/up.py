@@ -195,7 +195,8 @@ def _restart_proxies(api: KubeAPI) -> None:
 def _wait_for_nodes(run: MachinesRun, api: KubeAPI, *, started: Collection[str], began: Moment) -> str:
     """Wait until all nodes are ready, or lack only a network plugin that the user installs; returns the worse of both states.
 
-    Raises HostError if a machine stops meanwhile. The Node of a machine that was started must have been renewed since the run began: it stays Ready for a while.
+    The Node of a machine that was started must have been renewed since the run began: it stays Ready for a while. Raises
+    HostError if a machine stops meanwhile.
     """
     wanted, seen = set(members.members(run.cluster.settled())), dict[str, str]()
     accepted = {status.READY, *([status.NO_NETWORK] if run.cluster.cni == record.NO_CNI else [])}

@@ -67,7 +67,7 @@ def node(ctx: UpgradeContext) -> Iterator[Step]:
 
 def _own(ctx: UpgradeContext) -> None:
     """Run the checks that kubeadm does not have. Raises CheckFailed."""
-    _ = ctx.cluster  # that it cannot be read is no finding of a check
+    _ = ctx.cluster  # read first: an error of that is not a finding of a check
     ignored = ctx.task.settings.ignore_preflight_errors
     preflight.require_passed(run_checks(_CHECKS, ctx, ignored=ignored, in_order=True), reporter=ctx.reporter)
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.upgrade.context import UpgradeContext
 
 _TOPIC: Final = "upgrade/etcd"
-_AGREE_WITHIN: Final = 10.0
-"""Seconds for a member that is a few writes behind the others."""
 
 
 def require_quorum(ctx: UpgradeContext) -> None:
@@ -49,7 +47,7 @@ def require_quorum(ctx: UpgradeContext) -> None:
     if not ctx.etcd.status(endpoint).problem:  # a member that does not answer may be what the upgrade repairs
         ctx.waiter.until(
             lambda: voters.unlike_others(ctx.etcd, endpoint),
-            within=_AGREE_WITHIN,
+            within=ctx.timeouts.etcd_api_call.seconds,  # for a member that is a few writes behind
             saying="the members of etcd to have the same data",
             remedy="see which member is wrong (`kubewright etcd status`), and replace it on its machine: `kubewright etcd member replace`",
         )

@@ -299,11 +299,14 @@ class _UDPClient(asyncio.DatagramProtocol):
 
 
 def require_free(port: PublishedPort) -> None:
-    """Require that no other process has a port. Raises PortInUse with the owner."""
+    """Require that no other process has a port. Raises PortInUse with the owner.
+
+    An address that the host does not have yet is accepted.
+    """
     try:
         _bound(port).close()
     except HostError as error:
-        if isinstance(error, PortInUse):  # the host may get an address that it does not have yet
+        if isinstance(error, PortInUse):
             raise
 
 
