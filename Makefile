@@ -16,8 +16,8 @@ SECONDS ?= 300
 # The shells for the tests of completion. Ordinary users have to install them; otherwise the tests are skipped.
 SHELLS = @if [ "$$(id -u)" = 0 ]; then bash scripts/prerequisites.sh "$(PYTHON)" shells; fi
 
-# Programs of our own version: those of a control plane, and kubeadm and the kubelet, with which tests compare kubewright.
-FETCH = @echo "-- programs of Kubernetes and etcd"; $(BIN)/kubewright binaries fetch && $(BIN)/kubewright binaries fetch kubeadm kubelet
+# Programs of our own version: those of a control plane, kubeadm and the kubelet, with which tests compare kubewright, and etcdutl, which restores snapshots.
+FETCH = @echo "-- programs of Kubernetes and etcd"; $(BIN)/kubewright binaries fetch && $(BIN)/kubewright binaries fetch kubeadm kubelet etcdutl
 
 # Tests with a container runtime need root; otherwise they are skipped.
 FETCH_RUNTIME = @if [ "$$(id -u)" = 0 ]; then echo "-- the container runtime"; bash scripts/prerequisites.sh "$(PYTHON)" runc; \
