@@ -12,8 +12,8 @@ import pytest
 from controllers_kit import NOW
 
 from kubewright.base.clock import rfc3339
-from kubewright.controllers import bootstrap_tokens
-from kubewright.controllers.bootstrap_tokens import Delete, LookAgain, Update
+from kubewright.controllers import bootstrap
+from kubewright.controllers.bootstrap import Delete, LookAgain, Update
 from kubewright.controllers.requests import Nothing
 
 TEXT = "apiVersion: v1\n"
@@ -46,7 +46,7 @@ def config_map(**data: str) -> dict:
 
 
 def signed(found, *secrets: dict):
-    return bootstrap_tokens.signatures(found, secrets, now=AT)
+    return bootstrap.signatures(found, secrets, now=AT)
 
 
 def test_a_signing_token_adds_its_signature():
@@ -119,13 +119,13 @@ def test_an_empty_text_is_signed():
     ],
 )
 def test_expired_tokens_are_deleted(expiration, expected):
-    assert bootstrap_tokens.expiry(secret(expiration=expiration), now=AT) == expected
+    assert bootstrap.expiry(secret(expiration=expiration), now=AT) == expected
 
 
 @pytest.mark.parametrize("found", [secret(), secret(expiration=""), secret(type_="Opaque", expiration="garbage")])
 def test_tokens_that_do_not_expire_stay(found):
-    assert isinstance(bootstrap_tokens.expiry(found, now=AT), Nothing)
+    assert isinstance(bootstrap.expiry(found, now=AT), Nothing)
 
 
 def test_an_expired_secret_with_an_invalid_token_is_deleted_too():
-    assert bootstrap_tokens.expiry(secret(name="bootstrap-token-else", token_secret="x", expiration="garbage"), now=AT) == GONE
+    assert bootstrap.expiry(secret(name="bootstrap-token-else", token_secret="x", expiration="garbage"), now=AT) == GONE

@@ -18,8 +18,8 @@ from kubewright.http.messages import Request, Response
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Call, Object
 from kubewright.local import record
-from kubewright.local.export import machines, objects
-from kubewright.local.export.export import export
+from kubewright.local.export import machines
+from kubewright.local.export.export import export, file_name, listed, without_secrets
 from kubewright.local.export.sink import Sink
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
@@ -41,7 +41,7 @@ def test_secrets_are_exported_without_their_data() -> None:
         "type": "Opaque",
     }
     other = {"apiVersion": "example.org/v1", "kind": "Secret", "data": {"key": "kept"}}
-    found = objects.without_secrets([secret, other])
+    found = without_secrets([secret, other])
     assert found == [
         {**secret, "metadata": {"name": "s", "annotations": {"team": "one"}}, "data": {"key": ""}, "stringData": {"other": ""}},
         other,
@@ -73,7 +73,7 @@ class Discovery(KubeAPI):
 
 
 def test_every_kind_that_can_be_listed_has_a_file() -> None:
-    assert [objects.file_name(one) for one in objects.listed(Discovery())] == ["pods.json", "deployments.apps.json"]
+    assert [file_name(one) for one in listed(Discovery())] == ["pods.json", "deployments.apps.json"]
 
 
 @given(

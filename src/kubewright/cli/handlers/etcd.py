@@ -1,7 +1,8 @@
-"""`etcd status` and `etcd member`: the members of a cluster's etcd."""
+"""`etcd status` and `etcd member`: the members of a cluster's etcd; and the options of `etcd restore`."""
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -17,6 +18,7 @@ from kubewright.etcd.api import Etcd, Member, NoQuorum
 from kubewright.lifecycle.etcd import access, health, removal
 from kubewright.lifecycle.etcd.access import EtcdFlags
 from kubewright.lifecycle.etcd.health import ClusterHealth, MemberHealth
+from kubewright.lifecycle.etcd.request import ReplaceOptions, RestoreOptions
 
 _STATUS: Final = (
     ("name", "NAME"),
@@ -133,3 +135,19 @@ def connected(parsed: Parsed) -> Iterator[Etcd]:
     host = machine.host()
     with closing(access.connect(host, access.find(host, inputs.record(parsed, EtcdFlags)), clock=SystemClock())) as etcd:
         yield etcd
+
+
+def restore_request(parsed: Parsed, *, only: tuple[str, ...]) -> RestoreOptions:
+    """Return the options from the flags of `etcd restore`."""
+    return inputs.record(
+        parsed,
+        RestoreOptions,
+        file=inputs.absolute(parsed.text("file")),
+        only=only,
+        ask=functools.partial(inputs.ask, form=parsed.text("output")),
+    )
+
+
+def replace_request(parsed: Parsed, *, only: tuple[str, ...]) -> ReplaceOptions:
+    """Return the options from the flags of `etcd member replace`."""
+    return inputs.record(parsed, ReplaceOptions, only=only, ask=functools.partial(inputs.ask, form=parsed.text("output")))

@@ -8,17 +8,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
 from kubewright.apis.kubeadm.overrides import feature_gates, refuse_flags_with_config
 from kubewright.base.durations import Duration
-from kubewright.base.errors import UsageError
+from kubewright.base.errors import CertificateError, DocumentError, UsageError
 from kubewright.base.masking import mask, remember_token
 from kubewright.base.messages import indented
 from kubewright.base.records import fields
 from kubewright.base.yaml import Document
-from kubewright.cli.parsing import forms
 from kubewright.cli.parsing.documents import read_documents
 from kubewright.cli.parsing.parser import Parsed, as_called
 from kubewright.cli.rows.model import (
@@ -169,6 +168,61 @@ def _name(path: str) -> str:
     return "standard input" if path == STANDARD_INPUT else path
 
 
+def _text_of(path: str, *, flag: str) -> str:
+    """Return the _text_of of a file, '' without one. Raises CertificateError for one that does not exist."""
+    found = _decoded(path) if path else ""
+    if found is None:
+        raise CertificateError(f"{path} does not exist", remedy=f"check --{flag}")
+    return found
+
+
+def _fields(path: str) -> dict[str, object]:
+    """Return the map in a YAML file, with JSON's types only; an empty one without a file. Raises DocumentError."""
+    import json
+
+    from kubewright.base import yaml
+    from kubewright.base.plain_text import require_one_line_each
+
+    if not path:
+        return {}
+    text = _decoded(path)
+    found = yaml.load(text, source=path) if text is not None else None
+    if not isinstance(found, dict):
+        raise DocumentError(f"{path} contains no _fields", remedy="write _fields of a KubeletConfiguration, such as failCgroupV1: false")
+    result: dict[str, object] = json.loads(json.dumps(found, default=str))
+    require_one_line_each(result, what=path)
+    return result
+
+
+def _ranges(given: object, *, flag: str) -> object:
+    """Return one CIDR or several as they were written. Raises UsageError for anything else."""
+    from kubewright.apis import formats
+
+    try:
+        for text in given if isinstance(given, tuple) else (given,):
+            formats.subnets(str(text))
+    except ValueError as error:
+        raise UsageError(f"--{flag}: {error}", remedy="write a range like 10.96.0.0/12") from error
+    return () if given is None else given
+
+
+def _version(text: str, *, flag: str) -> str:
+    """Return a _version, '' without one. Raises UsageError for anything else."""
+    from kubewright.base.versions import Version
+
+    try:
+        return str(Version.parse(text)) if text else ""
+    except ValueError as error:
+        raise UsageError(f"--{flag}: {error}", remedy="write it like v1.36.3; without it, the API server's _version is used") from error
+
+
+def _decoded(path: str) -> str | None:
+    from kubewright.host.filesystem.files import Files
+
+    found = Files().read(PurePosixPath(path))
+    return None if found is None else found.decode(errors="replace")
+
+
 _READERS: Final[Mapping[str, Callable[[Parsed, str], object]]] = {
     STRING: Parsed.text,
     BOOL: Parsed.flag,
@@ -179,11 +233,11 @@ _READERS: Final[Mapping[str, Callable[[Parsed, str], object]]] = {
     SECRET: lambda parsed, name: secret(parsed.text(name)),
     PATH: lambda parsed, name: absolute(parsed.text(name)),
     GATES: lambda parsed, name: feature_gates(parsed.text(name)),
-    CONTENT: lambda parsed, name: forms.content(absolute(parsed.text(name)), flag=name),
-    FIELDS: lambda parsed, name: forms.fields(absolute(parsed.text(name))),
+    CONTENT: lambda parsed, name: _text_of(absolute(parsed.text(name)), flag=name),
+    FIELDS: lambda parsed, name: _fields(absolute(parsed.text(name))),
     LENGTH: given_duration,
-    RANGES: lambda parsed, name: forms.ranges(parsed[name], flag=name),
-    VERSION: lambda parsed, name: forms.version(parsed.text(name), flag=name),
+    RANGES: lambda parsed, name: _ranges(parsed[name], flag=name),
+    VERSION: lambda parsed, name: _version(parsed.text(name), flag=name),
 }
 FORMS: Final = frozenset(_READERS)
 """The forms of flags that `given` supports."""

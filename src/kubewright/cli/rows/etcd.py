@@ -76,7 +76,7 @@ ROWS = (
             flags=_REPLACE,
             ours="plan output",
             operation="kubewright.lifecycle.etcd.replace:ROW",
-            request="kubewright.cli.handlers.etcd_requests:replace_request",
+            request="kubewright.cli.handlers.etcd:replace_request",
         ),
     ),
     Command("etcd snapshot", "Save and verify snapshots of etcd"),
@@ -123,7 +123,7 @@ ROWS = (
             arguments={"file": _FILE},
             ours="plan output",
             operation="kubewright.lifecycle.etcd.restore:ROW",
-            request="kubewright.cli.handlers.etcd_requests:restore_request",
+            request="kubewright.cli.handlers.etcd:restore_request",
         ),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 from kubewright.apis.kubeadm import cluster_document
@@ -11,17 +12,18 @@ from kubewright.apis.kubeadm.types import InitConfiguration, LocalAPIEndpoint
 from kubewright.apis.kubeadm.versions import resolve
 from kubewright.apis.machine import Addresses
 from kubewright.base import yaml
-from kubewright.base.errors import HostError, UsageError
+from kubewright.base.errors import HostError, KubewrightError, UsageError
 from kubewright.base.records import replace
 from kubewright.base.versions import Version
 from kubewright.host.seam import Host
+from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle import kept_patches, machine_record
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.operation import Bound, DryRun, Operation, Prepared
-from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
-from kubewright.lifecycle.upgrade import this_machine
+from kubewright.lifecycle.steps import own_runtime
+from kubewright.lifecycle.steps.detected_cluster import API_SERVER, DetectedCluster
 from kubewright.lifecycle.upgrade.configuration import machine_part
 from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask
 from kubewright.lifecycle.upgrade.phases import APPLY as APPLY_PHASES
@@ -29,6 +31,7 @@ from kubewright.lifecycle.upgrade.phases import NODE as NODE_PHASES
 from kubewright.lifecycle.upgrade.planning import versions
 from kubewright.lifecycle.upgrade.request import APPLY as APPLY_SECTION
 from kubewright.lifecycle.upgrade.request import UpgradeOptions, configure, target
+from kubewright.pki import certificates
 from kubewright.workflow.phases import Phases, Step
 
 _ANYWHERE: Final = "0.0.0.0"  # noqa: S104 - a worker has no API server that listens
@@ -39,6 +42,7 @@ _CHECKS: Final = "kubewright.lifecycle.upgrade.control_plane.checks"
 Checks = Callable[[UpgradeContext], Iterable[Step]] | str
 """The function of the phase `preflight`, or its name."""
 _TREES: Final[dict[str, Phases[UpgradeContext]]] = {"apply": APPLY_PHASES, "node": NODE_PHASES}
+_NODE: Final = "system:node:"
 
 
 def prepare(request: UpgradeOptions, machine: TargetMachine) -> Prepared[UpgradeTask]:
@@ -87,17 +91,19 @@ def machine_of(
 ) -> tuple[Host, InitConfiguration, bool]:
     """Return a machine with its layout, its part of the configuration, and whether it is a control plane.
 
-    The cluster is not read. Raises HostError for a machine whose version a hub determines.
+    kubeadm reads the name of the Node and the rest from the cluster (kubeadm v1.36: util/config/cluster.go). They are
+    read from files of the machine here, which works without a cluster that answers. Raises HostError for a machine
+    whose version a hub determines.
     """
     here = machine.at(DetectedCluster(machine.at(machine.layout)).layout)
     _require_own(here)
-    control_plane = this_machine.is_control_plane(here)
-    socket = this_machine.runtime_socket(here)
+    control_plane = _is_control_plane(here)
+    socket = _runtime_socket(here)
     init = machine_part(
         settings,
-        name=this_machine.node_name(here),
+        name=_node_name(here),
         socket=socket,
-        endpoint=this_machine.endpoint(here) if control_plane else LocalAPIEndpoint(advertise_address=_ANYWHERE),
+        endpoint=_endpoint(here) if control_plane else LocalAPIEndpoint(advertise_address=_ANYWHERE),
         timeouts=configuration.timeouts,
     )
     init = replace(init, patches_directory=kept_patches.chosen(here, init.patches_directory))
@@ -208,3 +214,33 @@ def _operation(section: str, *, checked: Checks, planned: Checks) -> Operation[U
 
 APPLY: Final = _operation("apply", checked=f"{_CHECKS}:apply", planned=f"{_CHECKS}:apply_planned")
 NODE: Final = _operation("node", checked=_check_node, planned=_plan_node)
+
+
+def _is_control_plane(host: Host) -> bool:
+    """Whether the machine has the manifest of an API server. kubeadm decides by the same file."""
+    return host.state(host.layout.manifest(API_SERVER)) is not None
+
+
+def _node_name(host: Host) -> str:
+    """Return the name of this machine's Node: that of the kubelet's certificate, otherwise the host name."""
+    with suppress(KubewrightError):
+        access = load_access(host.layout.kubeconfig("kubelet"), read=host.read)
+        if isinstance(access.identity, ClientCertificate):
+            found = certificates.first(access.identity.cert_pem, source="kubelet.conf").common_name
+            if found.startswith(_NODE):
+                return found.removeprefix(_NODE)
+    return host.facts.detected.host_name.strip().lower()
+
+
+def _runtime_socket(host: Host) -> str:
+    """Return the runtime's socket from the kubelet's files, otherwise a socket that exists; '' for none."""
+    return next(filter(None, (own_runtime.configured(host), *host.facts.detected.cri_sockets)), "")
+
+
+def _endpoint(host: Host) -> LocalAPIEndpoint:
+    """Return the endpoint of this machine's API server. Raises DocumentError if its manifest does not contain it."""
+    from kubewright.lifecycle.upgrade.planning.diff import local_endpoint  # for control planes
+
+    path = host.layout.manifest(API_SERVER)
+    address, port = local_endpoint((host.read(path) or b"").decode(errors="replace"), source=str(path))
+    return LocalAPIEndpoint(advertise_address=address, bind_port=port)

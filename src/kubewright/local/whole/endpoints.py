@@ -1,16 +1,27 @@
-"""The administrator's kubeconfig on the host: it names a control plane that runs, because the host does not know the machines' names."""
+"""The API of a cluster of machines, as its administrator reaches it from the host.
+
+The kubeconfig on the host names the address of a running control plane, because the host does not know the machines' names.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.apis.kubeconfig.documents import EmbeddedCertificate, kubeconfig_document
 from kubewright.apis.machine import url
 from kubewright.base import yaml
+from kubewright.base.clock import Clock
 from kubewright.base.errors import CertificateError
 from kubewright.host.desired import File
 from kubewright.host.filesystem.files import Files
+from kubewright.kube.api import KubeAPI
+from kubewright.kube.client import KubeClient
+from kubewright.kube.credentials import Access
+from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.retrying import RetryingKube
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
 from kubewright.local.whole import members, owner
@@ -18,6 +29,21 @@ from kubewright.local.whole.documents import PORT
 from kubewright.pki import kubeconfigs
 
 _ADMIN: Final = "admin.conf"
+_SETTLED: Final = 60.0
+"""Seconds for the API server to accept a request while members of etcd are added and removed."""
+
+
+def access(paths: ClusterPaths, cluster: ClusterRecord) -> Access:
+    """Return the cluster's location and the administrator's identity."""
+    return load_access(PurePosixPath(paths.admin_kubeconfig(cluster.control_plane.name)), read=Files().read)
+
+
+@contextmanager
+def client(paths: ClusterPaths, cluster: ClusterRecord, *, clock: Clock) -> Iterator[KubeAPI]:
+    """Provide a client that tries again for a minute: the API may answer only when etcd has a leader again."""
+    inner = KubeClient(access(paths, cluster))
+    with closing(inner):
+        yield RetryingKube(inner, clock=clock, within=_SETTLED)
 
 
 def follow(paths: ClusterPaths, cluster: ClusterRecord) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Change
-from kubewright.local.whole import access, documents, members, operations
+from kubewright.local.whole import documents, endpoints, members, operations
 from kubewright.local.whole.run import MachinesRun
 from kubewright.machines.machine import Machine
 from kubewright.pki import pins
@@ -34,7 +34,7 @@ def join(run: MachinesRun, names: Sequence[str]) -> list[Change]:
     groups = [*([planes] if planes else []), *([name] for name in names if name not in planes)]
     if not groups:
         return []
-    pinned = [str(pin) for pin in pins.of_bundle(access.access(run.paths, run.cluster).ca_pem or b"")]
+    pinned = [str(pin) for pin in pins.of_bundle(endpoints.access(run.paths, run.cluster).ca_pem or b"")]
 
     def join_all(group: Sequence[str]) -> list[Change]:
         return [change for name in group for change in _join(run, name, pinned)]

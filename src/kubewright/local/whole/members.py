@@ -1,4 +1,4 @@
-"""The machines of a cluster as a group: names, addresses, directories.
+"""The machines of a cluster as a group: names, addresses, directories and mounts.
 
 The group is named after the cluster's directory, so that it is found even if the cluster's record is lost.
 """
@@ -6,17 +6,19 @@ The group is named after the cluster's directory, so that it is found even if th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from kubewright.apis import formats
+from kubewright.base.change import Action, Change
 from kubewright.base.errors import UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.records import replace
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import NO_CNI, ClusterRecord
+from kubewright.local.up_options import UpOptions
 from kubewright.local.whole import kernel, subnets
 from kubewright.machines import group, program
 from kubewright.machines.group import Group, Names
@@ -154,3 +156,22 @@ def resolvers(files: Mapping[str, str]) -> tuple[str, ...]:
         if found:
             return found
     return ()
+
+
+def wanted_mounts(cluster: ClusterRecord, options: UpOptions) -> tuple[str, ...]:
+    """Return the mounts of a cluster after an `up`; given ones replace all former ones."""
+    return cluster.mounts if options.mounts is None else tuple(map(str, options.mounts))
+
+
+def ensure_mounts(paths: ClusterPaths, cluster: ClusterRecord, names: Collection[str], *, former: ClusterRecord) -> list[Change]:
+    """Mount the directories of the cluster in these running machines, and unmount former ones. Raises HostError."""
+    desired = binds(cluster)
+    gone = [bind for bind in binds(former) if bind not in desired]
+    changes = []
+    for name in names if desired or gone else ():
+        machine = machine_of(paths, cluster, name)
+        removed = [bind for bind in gone if machine.unbind(bind.target)]  # first: another directory may take its place
+        added = [bind for bind in desired if machine.bind(bind)]
+        changes += [Change(target=f"mount {bind.target} of {name}", action=Action.DELETE) for bind in removed]
+        changes += [Change(target=f"mount {bind.target} of {name}", action=Action.CREATE) for bind in added]
+    return changes

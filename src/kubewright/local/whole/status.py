@@ -11,7 +11,7 @@ from kubewright.kube.client import KubeClient
 from kubewright.kube.resources import named
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import CONTROL_PLANE, NO_CNI, ClusterRecord
-from kubewright.local.whole import access, members, ports
+from kubewright.local.whole import endpoints, members, ports
 from kubewright.local.whole.services import client as daemon_client
 from kubewright.machines.machine import Machine
 
@@ -116,7 +116,7 @@ def _state_in(condition: Mapping[str, Any]) -> str:
 def _nodes(paths: ClusterPaths, cluster: ClusterRecord) -> tuple[dict[str, str], str]:
     """Return the states of the Nodes, and why they are unknown."""
     try:
-        client = KubeClient(access.access(paths, cluster), timeout=_WITHIN)
+        client = KubeClient(endpoints.access(paths, cluster), timeout=_WITHIN)
         try:
             return node_states(client.list(named("Node"))), ""
         finally:

@@ -32,14 +32,12 @@ from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions, UpResult
 from kubewright.local.user_documents import version_of
 from kubewright.local.whole import (
-    access,
     addons,
     documents,
     elections,
     endpoints,
     joining,
     members,
-    mounting,
     operations,
     owner,
     ports,
@@ -130,7 +128,7 @@ def _bring_up(run: MachinesRun) -> tuple[list[Change], float, str]:
     changes += _init(run, newcomers)
     api_ready = run.clock.monotonic() - run.start
     run.mark("apiReady", "reached")
-    with access.client(run.paths, run.cluster, clock=run.clock) as api:
+    with endpoints.client(run.paths, run.cluster, clock=run.clock) as api:
         elections.release(api, started=started, since=began.time.timestamp())
         surplus = removal.surplus(run.paths, run.cluster)
         for name in surplus:
@@ -162,7 +160,7 @@ def _ready(run: MachinesRun, names: Collection[str], *, started: Collection[str]
     for name in names:
         if name in started:
             run.mark(name, "Running")
-    return mounting.ensure(run.paths, run.cluster, names, former=run.former)
+    return members.ensure_mounts(run.paths, run.cluster, names, former=run.former)
 
 
 def _init(run: MachinesRun, planes: Sequence[str]) -> list[Change]:
@@ -235,7 +233,7 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
             cni=options.cni,
         )
         nodes = found.nodes if options.nodes is None else options.nodes
-        base = replace(found.scaled(nodes), mounts=mounting.wanted(found, options))
+        base = replace(found.scaled(nodes), mounts=members.wanted_mounts(found, options))
         return base if options.control_planes is None else _resized(base, options.control_planes)
     base = found or ClusterRecord(
         name=paths.name,
@@ -253,7 +251,7 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
         kubernetes_version=version_of(config, options.kubernetes_version),
         registry_config=base.registry_config if options.registry_config is None else options.registry_config,
         cni=base.cni if options.cni is None else options.cni,
-        mounts=mounting.wanted(base, options),
+        mounts=members.wanted_mounts(base, options),
     )
     planes = options.control_planes or 1 + len(base.further)
     return _resized(replace(base, machines=base.machines[:planes]), planes)
