@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ from kubewright.binaries import artifacts, files
 from kubewright.binaries.artifacts import LARGEST, Artifact
 from kubewright.binaries.progress import Meter
 from kubewright.http.failures import NoAnswer, Reason
+from kubewright.http.messages import Stream
 
 PARTIAL: Final = "partial"
 """Directory below the cache's root for unfinished downloads."""
@@ -45,25 +46,10 @@ _RETRY_STATUSES: Final = frozenset({429, 500, 502, 503, 504})
 _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-\d+/(?:\d+|\*)")
 
 
-class Answer(Protocol):
-    """A response whose body is being received (kubewright.http.sync.Streamed)."""
-
-    status: int
-    headers: Mapping[str, str]
-
-    def chunks(self) -> Iterator[bytes]:
-        """Yield the body. Raises Unreachable if it is cut short, stalls or exceeds its limit."""
-        ...
-
-    def read(self) -> bytes:
-        """Return the whole body."""
-        ...
-
-
 class Fetcher(Protocol):
     """The HTTP client for downloads (kubewright.http.sync.Downloads): follows redirects within limits, never to plain HTTP."""
 
-    def get(self, url: str, /, *, start: int = 0, most: int | None = None, within: float | None = None) -> AbstractContextManager[Answer]:
+    def get(self, url: str, /, *, start: int = 0, most: int | None = None, within: float | None = None) -> AbstractContextManager[Stream]:
         """Open a URL from byte `start` on; `most` limits the body, `within` the total seconds. Raises Unreachable."""
         ...
 
@@ -191,7 +177,7 @@ class Downloads:
         except Unreachable as error:
             raise _translated(url, error) from error
 
-    def _copy(self, answer: Answer, part: Path, *, offset: int, meter: Meter, url: str) -> None:
+    def _copy(self, answer: Stream, part: Path, *, offset: int, meter: Meter, url: str) -> None:
         if not offset:
             part.unlink(missing_ok=True)
         descriptor = os.open(part, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | (0 if offset else os.O_CREAT | os.O_EXCL), 0o600)
@@ -234,7 +220,7 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _offset(url: str, answer: Answer, *, start: int) -> int | None:
+def _offset(url: str, answer: Stream, *, start: int) -> int | None:
     """Return the offset of a response's body in the file; None if nothing is left to be sent.
 
     Raises BinariesError, _UnfinishedError.
@@ -252,7 +238,7 @@ def _offset(url: str, answer: Answer, *, start: int) -> int | None:
     raise _UnfinishedError(error) if answer.status in _RETRY_STATUSES else error
 
 
-def _total(answer: Answer, offset: int) -> int | None:
+def _total(answer: Stream, offset: int) -> int | None:
     length = answer.headers.get("content-length", "")
     return offset + int(length) if length.isascii() and length.isdigit() else None
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from kubewright.base.errors import UsageError
 from kubewright.base.messages import quoted, shown_url
@@ -113,13 +113,8 @@ def _flag(environment: Mapping[str, str], name: str) -> bool:
 
 
 def _mirror(address: str) -> str:
-    try:
-        parts = urlsplit(address)
-        usable = parts.scheme == "https" and bool(parts.hostname) and not parts.query and not parts.fragment and parts.username is None
-        _ = parts.port
-    except ValueError:
-        usable = False
-    if not usable:
+    parts = _parsed(address)
+    if parts is None or parts.scheme != "https" or parts.query or parts.fragment or parts.username is not None:
         raise UsageError(
             f"mirror {quoted(shown_url(address))} is not an address like https://mirror.example/files",
             remedy=f"correct {MIRRORS_VARIABLE}",
@@ -129,13 +124,8 @@ def _mirror(address: str) -> str:
 
 def _tree(address: str) -> str:
     url, _, digest = address.partition("#sha256=")
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme == "https" and bool(parts.hostname) and parts.username is None and not parts.fragment
-        _ = parts.port
-    except ValueError:
-        usable = False
-    if not usable or not _DIGEST.fullmatch(digest):
+    parts = _parsed(url)
+    if parts is None or parts.scheme != "https" or parts.username is not None or parts.fragment or not _DIGEST.fullmatch(digest):
         raise UsageError(
             f"machine tree {quoted(shown_url(url))} is not an address with a digest",
             remedy=f"{TREE_VARIABLE}=https://files.example/machine-v1.36.3-amd64.tar.zst#sha256=DIGEST, 64 hexadecimal digits in lower case",
@@ -144,15 +134,20 @@ def _tree(address: str) -> str:
 
 
 def _proxy(address: str) -> str:
-    try:
-        parts = urlsplit(address)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
-        _ = parts.port
-    except ValueError:
-        usable = False
-    if not usable:
+    parts = _parsed(address)
+    if parts is None or parts.scheme not in {"http", "https"}:
         raise UsageError(
             f"proxy {quoted(shown_url(address))} is not an address like http://proxy.example:3128",
             remedy=f"correct {PROXY_VARIABLE}",
         )
     return address
+
+
+def _parsed(address: str) -> SplitResult | None:
+    """Return the parts of a URL; None if it has no host, or a port that is not a number."""
+    try:
+        parts = urlsplit(address)
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts if parts.hostname else None

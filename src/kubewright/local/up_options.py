@@ -54,9 +54,8 @@ class UpResult:
 
     changes: tuple[Change, ...]
     created: bool
-    api_ready: float
-    """Seconds from the start until the API server was ready."""
     total: float
+    """Seconds from the start to the end."""
 
 
 def machines_are_wanted(paths: ClusterPaths, options: UpOptions) -> bool:

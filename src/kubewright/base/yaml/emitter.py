@@ -85,13 +85,7 @@ def writable(text: str) -> str:
 
 
 def dump(value: object) -> str:
-    """Write one document, ending with a line break.
-
-    Accepts maps with string keys, lists, tuples, str, int, float, bool and None; a TypeError for anything else is a
-    bug of the caller. The output reads back as an equal value. Raises DocumentError for characters that no parser
-    accepts (control characters beyond ASCII 0x7e, halves of surrogate pairs) and for a value that is nested too
-    deeply.
-    """
+    """Write one document; see `kubewright.base.yaml.dump`, its public form."""
     writer = _Writer()
     writer.node(value, indent=0, fresh=True, depth=0)
     return writer.finish()

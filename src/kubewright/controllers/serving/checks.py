@@ -15,12 +15,13 @@ from kubewright.apis import formats, node_approval
 from kubewright.base.messages import quoted, short
 from kubewright.base.records import dataclass
 from kubewright.controllers import requests
+from kubewright.controllers.requests import SigningRequest
 from kubewright.controllers.serving.evidence import JOIN_RECORDS, Membership, Subject
 from kubewright.pki import node_names
 from kubewright.pki.node_names import NamePolicy
 from kubewright.pki.requests import request_keys
 from kubewright.pki.requests.csr import NODES
-from kubewright.pki.requests.request_details import COMMON_NAME, ORGANIZATION, SUBJECT_ALTERNATIVE_NAME
+from kubewright.pki.requests.request_details import COMMON_NAME, ORGANIZATION, SUBJECT_ALTERNATIVE_NAME, RequestDetails
 
 LARGEST: Final = 8192
 """Bytes of the PEM text of a request. One with an RSA key of 4,096 bits and twenty names has 3 kB."""
@@ -37,7 +38,6 @@ _TOLERATED: Final = {
     "2.5.29.37": frozenset({_PURPOSE + b"\x01", _PURPOSE + b"\x02"}),
 }
 """Requested extensions and their possible values: key usage, basic constraints, extended key usage. The signer copies none of them."""
-_SERVING: Final = frozenset({"digital signature", "server auth"})
 _ENCIPHERMENT: Final = "key encipherment"
 
 
@@ -94,12 +94,12 @@ def _subject_differs(subject: Subject) -> str:
     return f"the subject must be exactly O={NODES}, CN={shown(subject.csr.username)}"
 
 
-def _usages(subject: Subject) -> str:
-    optional = {_ENCIPHERMENT} if request_keys.is_rsa(subject.details.public_key) else set()
-    given = list(subject.csr.usages)
-    if len(given) == len(set(given)) and set(given) - optional == _SERVING:
+def usages_differ(csr: SigningRequest, details: RequestDetails, purpose: str) -> str:
+    """Return what is wrong with the usages of a request for a certificate with this purpose, such as `server auth`; '' if nothing is."""
+    optional = {_ENCIPHERMENT} if request_keys.is_rsa(details.public_key) else set()
+    if len(csr.usages) == len(set(csr.usages)) and set(csr.usages) - optional == {"digital signature", purpose}:
         return ""
-    return "the usages must be digital signature and server auth, and key encipherment only for an RSA key"
+    return f"the usages must be digital signature and {purpose}, and key encipherment only for an RSA key"
 
 
 def _extensions(subject: Subject) -> str:
@@ -275,7 +275,13 @@ CHECKS: Final = (
     ServingCheck(id="S2", reason="WeakKey", verdict=DENY, summary="a strong key", failed=_weak_key),
     ServingCheck(id="S3", reason="NotANode", verdict=DENY, summary="the requester is a node", failed=_not_a_node),
     ServingCheck(id="S4", reason="SubjectMismatch", verdict=DENY, summary="the subject is exactly the requester", failed=_subject_differs),
-    ServingCheck(id="S5", reason="Usages", verdict=DENY, summary="usages of a server certificate", failed=_usages),
+    ServingCheck(
+        id="S5",
+        reason="Usages",
+        verdict=DENY,
+        summary="usages of a server certificate",
+        failed=lambda subject: usages_differ(subject.csr, subject.details, "server auth"),
+    ),
     ServingCheck(id="S6", reason="Extensions", verdict=DENY, summary="no extension but names and usages", failed=_extensions),
     ServingCheck(id="S7", reason="SanForm", verdict=DENY, summary="only DNS names and addresses, no more than needed", failed=_san_form),
     ServingCheck(id="S8", reason="SanForm", verdict=DENY, summary="DNS names in lower case without wildcards", failed=_dns_form),

@@ -16,11 +16,10 @@ from kubewright.base.records import dataclass
 from kubewright.controllers.requests import CLIENT_KUBELET, Nothing, SigningRequest
 from kubewright.controllers.serving import checks
 from kubewright.controllers.serving.checks import DENY, WAIT, Verdict
-from kubewright.controllers.serving.deciding import STALE_AFTER, Approve, Decision, Deny, Wait
+from kubewright.controllers.serving.deciding import Approve, Decision, Deny, Wait, deny_or_wait
 from kubewright.controllers.serving.evidence import Answer, Evidence, Fetched, Subject, node_of
 from kubewright.pki import node_names
 from kubewright.pki.node_names import NamePolicy
-from kubewright.pki.requests import request_keys
 from kubewright.pki.requests.csr import NODES
 from kubewright.pki.requests.request_details import COMMON_NAME, ORGANIZATION, RequestDetails
 
@@ -28,10 +27,8 @@ BY_PERSON: Final = "C5"
 """The id of the check that a person's approval replaces."""
 AWAITING: Final = "AwaitingApproval"
 BOOTSTRAP_USER: Final = "system:bootstrap:"
-_USAGES: Final = frozenset({"digital signature", "client auth"})
 _NEW_ROW: Final = 5.0
 """Seconds for a row to become known that was written just before its token was used: denials are permanent."""
-_ENCIPHERMENT: Final = "key encipherment"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,14 +118,6 @@ def _has_names(subject: ClientSubject) -> str:
     return "alternative names are not allowed" if names.dns or names.emails or names.ips or names.uris or names.others else ""
 
 
-def _usages(subject: ClientSubject) -> str:
-    optional = {_ENCIPHERMENT} if request_keys.is_rsa(subject.details.public_key) else set()
-    given = list(subject.csr.usages)
-    if len(given) == len(set(given)) and set(given) - optional == _USAGES:
-        return ""
-    return "the usages must be digital signature and client auth, and key encipherment only for an RSA key"
-
-
 def _not_renewable(subject: ClientSubject) -> str:
     if not subject.is_renewal:
         return ""
@@ -195,7 +184,13 @@ CHECKS: Final = (
     ClientCheck(id="C1c", reason="SubjectMismatch", verdict=DENY, summary="the subject is exactly a node", failed=_subject_differs),
     ClientCheck(id="C1d", reason="Extensions", verdict=DENY, summary="no extension but usages", failed=_shared("S6")),
     ClientCheck(id="C1e", reason="SanForm", verdict=DENY, summary="no alternative names", failed=_has_names),
-    ClientCheck(id="C1f", reason="Usages", verdict=DENY, summary="usages of a client certificate", failed=_usages),
+    ClientCheck(
+        id="C1f",
+        reason="Usages",
+        verdict=DENY,
+        summary="usages of a client certificate",
+        failed=lambda subject: checks.usages_differ(subject.csr, subject.details, "client auth"),
+    ),
     ClientCheck(id="C1g", reason="Lifetime", verdict=DENY, summary="no longer than the policy allows", failed=_shared("S9")),
     ClientCheck(id="C6", reason="ReservedName", verdict=DENY, summary="a name that nodes may have", failed=_name_form),
     ClientCheck(id="C2", reason="Renewal", verdict=DENY, summary="a renewal by the node itself, with a new key", failed=_not_renewable),
@@ -248,13 +243,11 @@ def decide(csr: SigningRequest, evidence: ClientEvidence, policy: NodeApprovalPo
     failed = next((one for one in results(csr, evidence, policy) if one.problem), None)
     if failed is None:
         return Approve(version=policy.version)
-    check, problem = failed.check, failed.problem
     age = now - csr.created if csr.created is not None else timedelta()
-    if check.verdict is DENY and not (csr.created is not None and age < timedelta(seconds=check.patience)):
-        return Deny(check=check.id, reason=check.reason, message=problem)
-    if age >= STALE_AFTER:
-        return Deny(check=check.id, reason="Stale", message=f"{problem}, and it has waited for {STALE_AFTER}")
-    return Wait(check=check.id, reason=check.reason, message=problem)
+    may_change = csr.created is not None and age < timedelta(seconds=failed.check.patience)
+    return deny_or_wait(
+        failed.check.id, failed.check.reason, failed.problem, age=age, denies=failed.check.verdict is DENY and not may_change
+    )
 
 
 def depends_on_records(decision: Decision) -> bool:

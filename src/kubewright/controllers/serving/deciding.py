@@ -92,11 +92,17 @@ def decide(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy, 
     if failed is None:
         return Approve(version=policy.version, sources=_sources(csr, evidence))
     check, age = failed.check, now - csr.created if csr.created is not None else timedelta()
-    if check.verdict is Verdict.DENY or (check.patience and age >= timedelta(seconds=check.patience)):
-        return Deny(check=check.id, reason=check.reason, message=failed.problem)
+    denies = check.verdict is Verdict.DENY or 0 < check.patience <= age.total_seconds()
+    return deny_or_wait(check.id, check.reason, failed.problem, age=age, denies=denies)
+
+
+def deny_or_wait(check: str, reason: str, problem: str, *, age: timedelta, denies: bool) -> Deny | Wait:
+    """Return the decision after the failure of a check with this id: deny the request now, or let it wait until it is `STALE_AFTER` old."""
+    if denies:
+        return Deny(check=check, reason=reason, message=problem)
     if age >= STALE_AFTER:
-        return Deny(check=check.id, reason="Stale", message=f"{failed.problem}, and it has waited for {STALE_AFTER}")
-    return Wait(check=check.id, reason=check.reason, message=failed.problem)
+        return Deny(check=check, reason="Stale", message=f"{problem}, and it has waited for {STALE_AFTER}")
+    return Wait(check=check, reason=reason, message=problem)
 
 
 def results(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy) -> Iterator[Result]:

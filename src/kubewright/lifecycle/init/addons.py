@@ -24,16 +24,6 @@ _TOPIC: Final = "addons"
 Render = Callable[[Configuration, Detected], list[Body]]
 
 
-def dns_wanted(ctx: InitContext) -> str | None:
-    """Return why CoreDNS is skipped: only if the configuration disables it."""
-    return "dns.disabled is set" if ctx.cluster.dns.disabled else None
-
-
-def proxy_wanted(ctx: InitContext) -> str | None:
-    """Return why kube-proxy is skipped: only if the configuration disables it."""
-    return "proxy.disabled is set" if ctx.cluster.proxy.disabled else None
-
-
 def coredns(ctx: InitContext) -> Iterable[Change]:
     """Install CoreDNS."""
     yield from ctx.admission

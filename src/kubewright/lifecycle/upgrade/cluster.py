@@ -68,16 +68,6 @@ def _image(pod: Any) -> str:
     return next((str(one.get("image")) for one in containers or () if isinstance(one, Mapping) and one.get("name") == API_SERVER), "")
 
 
-def dns_wanted(ctx: UpgradeContext) -> str | None:
-    """Return why CoreDNS is not upgraded: the configuration disables it."""
-    return "dns.disabled is set" if ctx.cluster.dns.disabled else None
-
-
-def proxy_wanted(ctx: UpgradeContext) -> str | None:
-    """Return why kube-proxy is not upgraded: the configuration disables it."""
-    return "proxy.disabled is set" if ctx.cluster.proxy.disabled else None
-
-
 def coredns(ctx: UpgradeContext) -> Iterable[Change]:
     """Upgrade CoreDNS."""
     return addons.coredns(ctx.configuration, api=ctx.api, patched=ctx.patched, say=partial(ctx.say, "addons"))

@@ -92,25 +92,25 @@ def up(
                 start=start,
                 free_leases=found is not None and not cluster.alone and (found.alone or not running),
             )
-            changes, api_ready = _bring_up(run)
+            changes = _bring_up(run)
         if not cluster.made:
             record.save(replace(cluster.settled(), made=True), paths.record)
         total = clock.monotonic() - start
         reporter.emit(State(subject="cluster", state="Ready", elapsed=total))
         if options.kubectl:
             programs.bring_kubectl(version, sources=sources, reporter=reporter, clock=clock)
-        return UpResult(changes=changes, created=found is None, api_ready=api_ready, total=total)
+        return UpResult(changes=changes, created=found is None, total=total)
 
 
-def _bring_up(run: UpRun) -> tuple[tuple[Change, ...], float]:
+def _bring_up(run: UpRun) -> tuple[Change, ...]:
     """Run the phases, and again if machines have left: the remaining ones may have other flags then."""
     from kubewright.local.cluster.up_operation import bring_up
 
-    changes, api_ready = bring_up(run)
+    changes = bring_up(run)
     if run.cluster.leaving:
         settled = run.cluster.settled()
-        changes += bring_up(replace(run, cluster=settled, free_leases=settled.alone))[0]
-    return changes, api_ready
+        changes += bring_up(replace(run, cluster=settled, free_leases=settled.alone))
+    return changes
 
 
 def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None, claims: AddressClaims, random: Random) -> ClusterRecord:

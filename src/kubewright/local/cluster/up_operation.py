@@ -36,17 +36,14 @@ class UpRequest:
     joins: ControlPlaneJoins | None
 
 
-def bring_up(run: UpRun) -> tuple[tuple[Change, ...], float]:
-    """Run the phases, let nodes join, and wait until the cluster is healthy.
-
-    Returns the changes and when the API server was ready.
-    """
+def bring_up(run: UpRun) -> tuple[Change, ...]:
+    """Run the phases, let nodes join, wait until the cluster is healthy, and return the changes."""
     with further_joins(run) as joins:
         done = engine.run(UP, UpRequest(run=run, joins=joins), machine_of(run, run.host), reporter=run.reporter)
     milestones = done.context.milestones
     if done.changes or not run.paths.timings.exists():  # an earlier run that was killed may have made all changes
         save_timings(run, milestones)
-    return done.changes, milestones["apiReady"]
+    return done.changes
 
 
 def prepare(request: UpRequest, machine: TargetMachine) -> Prepared[Configuration]:

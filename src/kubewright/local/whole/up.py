@@ -103,20 +103,19 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
             start=start,
         )
         with _undone_on_failure(run), holding(Deadline(options.within, clock=clock)):
-            changes, api_ready, state = _bring_up(run)
+            changes, state = _bring_up(run)
         with owner.acting_as(user):
             publish = tuple(map(str, ports.wanted(cluster, options)))
             record.save(replace(cluster.settled(), publish=publish, made=True), paths.record)
         total = clock.monotonic() - start
         run.mark("cluster", state)
-        return UpResult(changes=tuple(change for change in changes if change), created=found is None, api_ready=api_ready, total=total)
+        return UpResult(changes=tuple(change for change in changes if change), created=found is None, total=total)
 
 
-def _bring_up(run: MachinesRun) -> tuple[list[Change], float, str]:
+def _bring_up(run: MachinesRun) -> tuple[list[Change], str]:
     """Start machines, make the first one a control plane, let the others join, and wait for all nodes.
 
-    Workers start while `init` runs. Returns the changes, after how many seconds the API server was ready, and the state of
-    the nodes.
+    Workers start while `init` runs. Returns the changes and the state of the nodes.
     """
     daemon = client.start(run.paths, owner=owner.uid_of(run.paths), outlived=run.options.owner)  # it loads while machines start
     began = Moment.now(run.clock)
@@ -126,7 +125,6 @@ def _bring_up(run: MachinesRun) -> tuple[list[Change], float, str]:
     changes += ports.ensure(run.paths, run.cluster, run.options, daemon=daemon, waiter=run.waiter)
     newcomers = joining.newcomers(run, run.planes)
     changes += _init(run, newcomers)
-    api_ready = run.clock.monotonic() - run.start
     run.mark("apiReady", "reached")
     with endpoints.client(run.paths, run.cluster, clock=run.clock) as api:
         elections.release(api, started=started, since=began.time.timestamp())
@@ -144,7 +142,7 @@ def _bring_up(run: MachinesRun) -> tuple[list[Change], float, str]:
             remove_object(api, named("Secret"), secret, secrets.NAMESPACE)
     if state == status.READY:
         run.mark("nodesReady", "reached")
-    return changes, api_ready, state
+    return changes, state
 
 
 def _start(run: MachinesRun) -> list[str]:
