@@ -148,3 +148,13 @@ class MachineContext(RunContext):
     def report_text(self, text: str) -> None:
         """Report a text for people, without a topic."""
         self.reporter.emit(Line(topic="", text=text))
+
+
+def dns_disabled(ctx: MachineContext) -> str | None:
+    """Return why CoreDNS is left out, None if it is not."""
+    return "dns.disabled is set" if ctx.cluster.dns.disabled else None
+
+
+def proxy_disabled(ctx: MachineContext) -> str | None:
+    """Return why kube-proxy is left out, None if it is not."""
+    return "proxy.disabled is set" if ctx.cluster.proxy.disabled else None

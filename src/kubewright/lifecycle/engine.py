@@ -1,6 +1,6 @@
-"""The engine: one function runs every operation in one of three modes.
+"""The engine: `run` runs every operation, in one of three modes.
 
-The mode determines only the seams: a plan and kubeadm's dry run are the same phases against overlays.
+The mode determines only the seams (`binding.bind`): a plan and kubeadm's dry run are the same phases against overlays.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from kubewright.base.events import Reporter, SilentReporter, Warned
 from kubewright.base.records import dataclass, replace
 from kubewright.host.desired import Directory
 from kubewright.host.locks import Lock
+from kubewright.lifecycle.binding import bind
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import LOCK, TargetMachine
+from kubewright.lifecycle.operation import Configuration, Context, Operation, Prepared, Request, Result, nothing
 from kubewright.workflow import runner
 from kubewright.workflow.runner import Plan
 
@@ -25,9 +27,6 @@ if TYPE_CHECKING:
     from kubewright.base.change import Change
     from kubewright.host.seam import Host
     from kubewright.lifecycle.machine_record import MachineRecord
-
-from kubewright.lifecycle.binding import bind
-from kubewright.lifecycle.operation import Configuration, Context, Operation, Prepared, Request, Result, nothing
 
 PRIVATE: Final = 0o700
 KUBELET_START: Final = "kubelet-start"
@@ -45,7 +44,7 @@ def run(
 ) -> Result[Context]:
     """Run an operation on a machine, or report what it would do.
 
-    A configuration that itself requests a dry run gets one. Raises what `configure` and the phases raise; UsageError
+    If the configuration itself requests a dry run, nothing is applied. Raises what `configure` and the phases raise; UsageError
     for unknown phases, Locked while another kubewright is running, ConfigurationChanged for a machine that was created
     with another configuration, and HostError for one that another tool created.
     """
@@ -53,18 +52,18 @@ def run(
     prepared = operation.configure(request, machine)
     for warning in prepared.warnings:
         reporter.emit(Warned(text=warning))
-    wanted = _Run(operation, request, prepared, machine, reporter)
+    current = _Run(operation, request, prepared, machine, reporter)
     match Mode.NARRATE if mode is Mode.APPLY and prepared.dry_run else mode:
         case Mode.APPLY:
-            return _synced(wanted.apply, machine)
+            return _synced(current.apply, machine)
         case Mode.PLAN:
-            return wanted.plan()
+            return current.plan()
         case Mode.NARRATE:
-            return wanted.narrate()
+            return current.narrate()
 
 
 def _synced(apply: Callable[[], Result[Context]], machine: TargetMachine) -> Result[Context]:
-    """Sync everything that was written, even if the run fails; a failure of this is one more error."""
+    """Apply, then sync what was written to disk, even after a failure; a failure to sync is added to those of the result."""
     try:
         result = apply()
     except BaseException:
@@ -89,6 +88,7 @@ class _Run(Generic[Request, Configuration, Context]):
     reporter: Reporter
 
     def apply(self) -> Result[Context]:
+        """Change the machine, holding its lock, and record the configuration if the operation keeps a record."""
         host = self.prepared.host
         with ExitStack() as stack:
             if self.operation.policy.locks:
@@ -107,7 +107,7 @@ class _Run(Generic[Request, Configuration, Context]):
             return self._recorded(record)
 
     def _begins_alone(self, record: Callable[[], MachineRecord]) -> Callable[..., None]:
-        """Return the function that a single phase calls at its start: starting the kubelet begins a machine that the whole command can resume."""
+        """Return what a single phase calls at its start: if it starts the kubelet, it stores a record with which the whole command can resume."""
         if KUBELET_START not in self.phases:
             return nothing
         from kubewright.lifecycle.attempts import begin_alone
@@ -115,12 +115,10 @@ class _Run(Generic[Request, Configuration, Context]):
         return partial(begin_alone, self.prepared.host, record())
 
     def _recorded(self, record: Callable[[], MachineRecord]) -> Result[Context]:
-        """Run everything, and store the configuration once the machine has passed its checks.
+        """Run all phases, and store the configuration once the machine has passed its checks.
 
-        A refused machine stores nothing.
-
-        Another configuration than that of an earlier run is refused if something of that is in permanent use; otherwise
-        it replaces the earlier one.
+        A configuration that differs from that of an earlier run is refused if results of that run are in permanent use;
+        otherwise it replaces the earlier one, whose files are removed first.
         """
         from kubewright.lifecycle import adoption, machine_record
         from kubewright.lifecycle.attempts import Attempt
@@ -161,7 +159,7 @@ class _Run(Generic[Request, Configuration, Context]):
         return withdraw(host, other, wanted, clock=self.machine.clock, at=at, reporter=reporter)
 
     def _without_attempt(self) -> tuple[_Run[Request, Configuration, Context], tuple[Change, ...]]:
-        """Return this run on a machine without the files that a real run would remove first, for plans and dry runs, and these changes."""
+        """Return this run on an overlay without the files that `apply` would remove first, and the changes that remove them."""
         if self.prepared.only or self.prepared.record is None:
             return self, ()
         from kubewright.host.overlay import OverlayHost
@@ -178,11 +176,13 @@ class _Run(Generic[Request, Configuration, Context]):
         return replace(self, prepared=replace(self.prepared, host=host)), changes
 
     def plan(self) -> Result[Context]:
+        """Find the changes that `apply` would make."""
         run, withdrawn = self._without_attempt()
         result = run.walk(Mode.PLAN)
         return replace(result, changes=(*withdrawn, *result.changes))
 
     def narrate(self) -> Result[Context]:
+        """Do kubeadm's dry run: print what would be done, and write the files to a directory of their own."""
         form, run = self.operation.dry_run, self._without_attempt()[0]
         if form is None:
             return run.walk(Mode.NARRATE)
@@ -198,11 +198,12 @@ class _Run(Generic[Request, Configuration, Context]):
 
     @property
     def phases(self) -> frozenset[str]:
+        """The full names of the phases of this run."""
         chosen = self.operation.phases.select(only=self.prepared.only, skip=self.prepared.skip)
         return frozenset(node.name for node in chosen)
 
     def _resumed(self) -> bool:
-        """Return whether an earlier run or another tool has begun to create this machine, as far as single phases and plans must know."""
+        """Return whether an earlier run or another tool has begun to create this machine: the answer for single phases and plans."""
         host = self.prepared.host
         if host.state(host.layout.machine_record) is not None:
             return True
@@ -221,6 +222,7 @@ class _Run(Generic[Request, Configuration, Context]):
         settle: Callable[[bool], None] = nothing,
         quiet: bool = False,
     ) -> Result[Context]:
+        """Bind the seams for a mode, make the context, and run the phases. The options are those of `Bound` and `bind`."""
         operation, prepared = self.operation, self.prepared
         with bind(operation, prepared, self.machine, mode=mode, reporter=self.reporter, quiet=quiet) as seams:
             bound = replace(seams, resumed=self._resumed() if resumed is None else resumed, begin=begin, settle=settle)

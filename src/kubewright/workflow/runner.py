@@ -47,21 +47,21 @@ def run(
 ) -> PhaseResults:
     """Run the selected phases of a tree in order (see `Phases.select`).
 
-    `order` names phases that run one after the other, from the place of the first of them on, regardless of other
-    phases between them; the result is in the order of the tree nevertheless.
+    `order` names phases that run one after the other, at the place of the first of them, although other phases are
+    between them in the tree. The result is in the order of the tree.
 
     Exceptions of a phase are raised unchanged, with the phase's name as a note (`failed_phase`, `explain`). Raises
     Interrupted for Ctrl-C and similar signals, and UsageError before anything runs.
     """
     nodes = phases.select(only=only, skip=skip)
     skipped = frozenset(node.name for node in phases.nodes if node.within(frozenset(skip)))
-    going = _Run(context, reporter=reporter, clock=clock)
+    current = _Run(context, reporter=reporter, clock=clock)
     try:
-        going.walk(_ordered(phases.nodes, order), chosen=frozenset(node.name for node in nodes), skipped=skipped)
+        current.walk(_ordered(phases.nodes, order), chosen=frozenset(node.name for node in nodes), skipped=skipped)
     except KeyboardInterrupt as stop:
         remedy = "run the same command again: it finishes the work"
         raise interruption(stop, remedy=remedy, phase=failed_phase(stop)) from stop
-    return going.result([node.name for node in phases.nodes])
+    return current.result([node.name for node in phases.nodes])
 
 
 def _ordered(nodes: Sequence[Node[Context]], order: Sequence[str]) -> list[Node[Context]]:
@@ -85,7 +85,7 @@ def explain(error: BaseException) -> str:
 
 
 @dataclass()
-class _Done:
+class _PhaseResult:
     """The results of a phase so far."""
 
     changes: list[Change] = field(default_factory=list)
@@ -100,7 +100,7 @@ class _Run(Generic[Context]):
         self._context = context
         self._reporter = reporter
         self._clock = clock
-        self._phases: dict[str, _Done] = {}
+        self._phases: dict[str, _PhaseResult] = {}
         self._conditions: dict[str, str | None] = {}
 
     def walk(self, nodes: Iterable[Node[Context]], *, chosen: frozenset[str], skipped: frozenset[str]) -> None:
@@ -109,7 +109,7 @@ class _Run(Generic[Context]):
             if node.name in skipped:
                 self._reporter.emit(PhaseSkipped(phase=node.name, reason="named by --skip-phases"))
             elif node.name in chosen:
-                with _naming(node.name):
+                with _noting(node.name):
                     self._visit(node)
 
     def result(self, names: Sequence[str]) -> PhaseResults:
@@ -129,7 +129,7 @@ class _Run(Generic[Context]):
         action = node.phase.action()
         if action is None:
             return
-        started, done = self._clock.monotonic(), _Done()
+        started, done = self._clock.monotonic(), _PhaseResult()
         self._phases[node.name] = done
         self._reporter.emit(PhaseStarted(phase=node.name))
         for step in action(self._context):
@@ -152,7 +152,7 @@ class _Run(Generic[Context]):
 
 
 @contextmanager
-def _naming(phase: str) -> Iterator[None]:
+def _noting(phase: str) -> Iterator[None]:
     """Add the phase as a note to exceptions in the block, unless an inner run has done so."""
     try:
         yield
@@ -163,12 +163,10 @@ def _naming(phase: str) -> Iterator[None]:
 
 
 class InTreeOrder:
-    """Forwards events as if phases had run in the order of `names`.
-
-    Those of a phase that runs early wait for their place.
+    """Forwards events as if the phases had run in the order of `names`: those of a phase that runs early are held back.
 
     `required` are the phases that will certainly run: no event of a later phase is forwarded before they have ended.
-    Call `close` at the end of a run, even if it fails: it forwards the waiting events.
+    Call `close` at the end of a run, even if it fails: it forwards the events that are still held back.
     """
 
     def __init__(self, inner: Reporter, names: Sequence[str], *, required: frozenset[str]) -> None:
@@ -183,15 +181,15 @@ class InTreeOrder:
         with self._lock:
             if isinstance(event, PhaseStarted | PhaseFinished | PhaseSkipped):
                 self._emit_or_hold(self._place.get(event.phase), event)
-                self._turn(self._place.get(event.phase), running=isinstance(event, PhaseStarted))
+                self._record_running(self._place.get(event.phase), running=isinstance(event, PhaseStarted))
             else:
                 self._emit_or_hold(self._current, event)
 
     def close(self) -> None:
-        """Forward all waiting events."""
+        """Forward all events that are held back."""
         with self._lock:
             self._open, self._current = [], None
-            self._hand_on()
+            self._forward_ready()
 
     def _emit_or_hold(self, place: int | None, event: Event) -> None:
         if place is None or not self._waits(place):
@@ -199,17 +197,17 @@ class InTreeOrder:
         else:
             self._held.setdefault(place, []).append(event)
 
-    def _turn(self, place: int | None, *, running: bool) -> None:
+    def _record_running(self, place: int | None, *, running: bool) -> None:
         """Record which phase runs; the previous one has then ended, as has one that reports it."""
         ended = {self._current} if running else {place}
         self._current = place if running else None if place == self._current else self._current
         self._open = [one for one in self._open if one not in ended]
-        self._hand_on()
+        self._forward_ready()
 
     def _waits(self, place: int) -> bool:
         return bool(self._open) and self._open[0] < place
 
-    def _hand_on(self) -> None:
+    def _forward_ready(self) -> None:
         for place in sorted(self._held):
             if self._waits(place):
                 return
@@ -225,10 +223,7 @@ class Plan:
 
     @classmethod
     def of(cls, changes: Iterable[Change], *, ephemeral: bool = True) -> Plan:
-        """Return the plan of a run's reported changes.
-
-        Without `ephemeral`, it contains drift only: no short-lived targets.
-        """
+        """Return the plan of a run's changes. Without `ephemeral`, it has no short-lived targets, which are no drift."""
         return cls(changes=tuple(change for change in changes if change and (ephemeral or change.lifetime is Lifetime.DURABLE)))
 
     def __bool__(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Addresses, Detected
@@ -18,9 +18,6 @@ from kubewright.lifecycle.steps.static_pods import Patched
 from kubewright.manifests import coredns as dns
 from kubewright.manifests import corefile, objects, patches
 
-if TYPE_CHECKING:
-    from kubewright.lifecycle.context import MachineContext
-
 Body = dict[str, Any]
 Say = Callable[[str], None]
 NAMESPACE: Final = "kube-system"
@@ -30,16 +27,6 @@ BACKUP: Final = "Corefile-backup"
 _TARGETS: Final = {"Deployment": patches.DNS, "DaemonSet": patches.PROXY}
 """The kinds that can be patched: an add-on has one of them."""
 _SELECTOR: Final = f"k8s-app={dns.SERVICE}"
-
-
-def dns_disabled(ctx: MachineContext) -> str | None:
-    """Return why CoreDNS is left out, None if it is not."""
-    return "dns.disabled is set" if ctx.cluster.dns.disabled else None
-
-
-def proxy_disabled(ctx: MachineContext) -> str | None:
-    """Return why kube-proxy is left out, None if it is not."""
-    return "proxy.disabled is set" if ctx.cluster.proxy.disabled else None
 
 
 def coredns(configuration: Configuration, *, api: KubeAPI, patched: Patched, say: Say) -> Iterable[Change]:

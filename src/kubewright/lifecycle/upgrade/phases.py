@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     UpgradePhase = Phase[UpgradeContext]
 
 _HERE: Final = "kubewright.lifecycle.upgrade"
-_STEPS: Final = "kubewright.lifecycle.steps"
 _VERSION: Final = "version"
 """The positional argument of the phases of `apply`; those of `node` have none."""
 
@@ -65,8 +64,12 @@ _ADDON: Final[UpgradePhase] = Phase(
     condition=_add_ons_wait,
     children=(
         _leaf("all", "Upgrade all add-ons", _PATCHED, every=True),
-        _leaf("coredns", "Upgrade CoreDNS", _PATCHED, run=f"{_HERE}.cluster:coredns", condition=f"{_STEPS}.addons:dns_disabled"),
-        _leaf("kube-proxy", "Upgrade kube-proxy", run=f"{_HERE}.cluster:kube_proxy", condition=f"{_STEPS}.addons:proxy_disabled"),
+        _leaf(
+            "coredns", "Upgrade CoreDNS", _PATCHED, run=f"{_HERE}.cluster:coredns", condition="kubewright.lifecycle.context:dns_disabled"
+        ),
+        _leaf(
+            "kube-proxy", "Upgrade kube-proxy", run=f"{_HERE}.cluster:kube_proxy", condition="kubewright.lifecycle.context:proxy_disabled"
+        ),
     ),
 )
 _POST_UPGRADE: Final = _leaf("post-upgrade", "Run the final steps of an upgrade", run=f"{_HERE}.kubelet:replace_program")

@@ -22,8 +22,9 @@ from kubewright.base.versions import Version
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle import stored_configuration
 from kubewright.lifecycle.connections import Mode
+from kubewright.lifecycle.context import dns_disabled, proxy_disabled
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
-from kubewright.lifecycle.steps import addons, checkpoint, component_versions, health
+from kubewright.lifecycle.steps import checkpoint, component_versions, health
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
 from kubewright.lifecycle.upgrade import cluster, kubelet_program
@@ -107,9 +108,9 @@ def take_cluster_back(ctx: UpgradeContext) -> Iterator[Step]:
     try:
         yield from cluster.upload_kubeadm(earlier)
         yield from cluster.upload_kubelet(earlier)
-        if addons.dns_disabled(earlier) is None:
+        if dns_disabled(earlier) is None:
             yield from cluster.coredns(earlier)
-        if addons.proxy_disabled(earlier) is None:
+        if proxy_disabled(earlier) is None:
             yield from cluster.kube_proxy(earlier)
     except KubewrightError as error:
         ctx.reporter.emit(Warned(text=f"not all of the cluster's configuration and add-ons have gone back, {_LATER}: {error}"))
