@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 
-from kubewright.apis.kubeconfig import Cluster, Kubeconfig, Resolved, User, parse, require_usable
+from kubewright.apis.kubeconfig import Cluster, Kubeconfig, Resolved, User, parse, require_usable, resolve_discovery
 from kubewright.base import yaml
 from kubewright.base.errors import CertificateError, UsageError
 from kubewright.base.masking import remember_token
@@ -56,11 +56,24 @@ def load_access(path: PurePosixPath, *, read: ReadFile, context: str = "", run_p
 
     Raises CertificateError for a missing file, DocumentError and ValidationError for an invalid one.
     """
+    return access_from_kubeconfig(_parsed(path, read), context=context, read=read, base=path.parent, run_plugin=run_plugin)
+
+
+def load_embedded_access(path: PurePosixPath, *, read: ReadFile) -> Access:
+    """Read a kubeconfig file that others can write: it must neither refer to files of this machine nor disable verification.
+
+    Otherwise its author could make us, who may be root, read any file as a token, and send it to any server. Raises
+    CertificateError for a missing file, DocumentError and ValidationError for an invalid one.
+    """
+    found = _parsed(path, read)
+    return access_of(resolve_discovery(found, fetched=True), source=found.source)
+
+
+def _parsed(path: PurePosixPath, read: ReadFile) -> Kubeconfig:
     content = read(path)
     if content is None:
         raise CertificateError(f"the kubeconfig {path} does not exist", remedy="check the path")
-    found = parse(yaml.load_one(content, source=str(path)))
-    return access_from_kubeconfig(found, context=context, read=read, base=path.parent, run_plugin=run_plugin)
+    return parse(yaml.load_one(content, source=str(path)))
 
 
 def access_from_kubeconfig(

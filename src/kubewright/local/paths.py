@@ -104,8 +104,13 @@ def state_directory(given: str = "") -> Path:
     return Path(base) / "kubewright" / "clusters"
 
 
+def is_name(text: str) -> bool:
+    """Return whether a text can be the name of a cluster, which is part of host names and paths."""
+    return _NAME.fullmatch(text) is not None
+
+
 def cluster_paths(name: str, *, state_dir: str = "") -> ClusterPaths:
     """Return the paths of a cluster. Raises UsageError for a name that cannot be part of host names and paths."""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise UsageError(f"{quoted(name)} cannot be the name of a cluster", remedy="use up to 40 lower-case letters, digits and hyphens")
     return ClusterPaths(state_directory(state_dir) / name)

@@ -24,6 +24,7 @@ from kubewright.host.desired import File
 from kubewright.host.filesystem.files import Files
 from kubewright.local import mounts, published
 from kubewright.local.mounts import Mount
+from kubewright.local.paths import is_name
 from kubewright.local.published import PublishedPort
 
 CONTROL_PLANE = "control-plane"
@@ -36,6 +37,7 @@ DEFAULT_CNI = "default"
 NO_CNI = "none"
 _ID: Final = Pattern(r"[0-9a-f]{32}")
 _ID_BYTES: Final = 16
+_NUMBER: Final = Pattern(r"-[1-9][0-9]{0,5}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,6 +295,8 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
     names = [machine.name for machine in record.machines]
     if not names or len(set(names)) != len(names) or {machine.role for machine in record.machines} != {CONTROL_PLANE}:
         raise ValueError("it has no control plane, or its machines are invalid")
+    if not is_name(record.name) or not all(_is_control_plane(record.name, name) for name in names):
+        raise ValueError(f"the names {', '.join(map(quoted, (record.name, *names)))}")
     if record.kind not in {PROCESSES, MACHINES} or record.cni not in {DEFAULT_CNI, NO_CNI}:
         raise ValueError(f"kind {quoted(record.kind)}, cni {quoted(record.cni)}")
     if any(type(text) is not str for text in (*record.publish, *record.mounts)):
@@ -302,6 +306,12 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
     if record.control_plane.leaving:
         raise ValueError("its first control plane leaves")
     return record
+
+
+def _is_control_plane(cluster: str, name: str) -> bool:
+    """Return whether a name is one that `_names` yields: root uses it in paths, and the record may be another user's file."""
+    rest = name.removeprefix(f"{cluster}-{CONTROL_PLANE}")
+    return rest != name and (not rest or _NUMBER.fullmatch(rest) is not None)
 
 
 def save(record: ClusterRecord, path: Path) -> None:

@@ -13,24 +13,40 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
+from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
+from kubewright.host.filesystem.paths import weakness
 
 RUN = Path("/run/kubewright-machines")
 """On a file system that is cleared at boot, as the settings are."""
 
 
 def cache() -> Path:
-    """Return the directory of files that are made once."""
+    """Return the directory of files that are made once. Raises HostError as root if other users could change them."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "kubewright" / "testbed"
+    return _trusted(Path(base) / "kubewright" / "testbed")
 
 
 def disks() -> Path:
-    """Return the directory of the groups of root's machines. On the file system of the cache, stores are shared by hard links."""
+    """Return the directory of the groups of root's machines. On the file system of the cache, stores are shared by hard links.
+
+    Raises HostError as root if other users could change it.
+    """
     base = os.environ.get("XDG_STATE_HOME") or Path("~root").expanduser() / ".local" / "state"
-    return Path(base) / "kubewright" / "machines"
+    return _trusted(Path(base) / "kubewright" / "machines")
+
+
+def _trusted(path: Path) -> Path:
+    """Return a path. `sudo -E` may make it one of the caller's, who would then decide which programs root runs in machines."""
+    if os.geteuid() == 0 and (fault := weakness(PurePosixPath(path))):
+        raise HostError(
+            f"{path} is not used: {fault}",
+            detail="anyone with write access there decides what runs as root",
+            remedy="run `sudo` without -E, or set XDG_CACHE_HOME and XDG_STATE_HOME to directories that only root can write to",
+        )
+    return path
 
 
 @dataclass(frozen=True)

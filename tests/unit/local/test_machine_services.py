@@ -207,7 +207,7 @@ class States:
 KUBECONFIG = """\
 apiVersion: v1
 kind: Config
-clusters: [{name: c, cluster: {server: "https://one:6443", insecure-skip-tls-verify: true}}]
+clusters: [{name: c, cluster: {server: "https://one:6443", certificate-authority-data: Y2E=}}]
 users: [{name: u, user: {token: x}}]
 contexts: [{name: x, context: {cluster: c, user: u}}]
 current-context: x
@@ -239,6 +239,27 @@ async def test_another_control_plane_takes_the_place_of_one_that_does_not_answer
         first.fail("GET", "/readyz")
         await until(lambda: bool(second.made("watch", "services")))
         assert first.watchers == []
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_machine_cannot_make_the_daemon_read_files_of_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    paths = ClusterPaths(tmp_path / "dev")
+    directory = members.directory(paths)
+    for name, text in (("one", KUBECONFIG.replace("token: x", "tokenFile: /etc/hostname")), ("two", KUBECONFIG)):
+        kubeconfig = directory / name / "upper" / "etc" / "kubernetes" / "admin.conf"
+        kubeconfig.parent.mkdir(parents=True)
+        kubeconfig.write_text(text)
+    (directory / "range").write_text("172.30.4.0/24")
+    apis = {f"https://172.30.4.{host}:6443": FakeAPI() for host in (11, 12)}
+    services = ClusterServices(paths, States(), connect=lambda access: apis[access.server].connect(access))  # type: ignore[arg-type]
+    first, second = apis.values()
+    task = asyncio.create_task(services.run())
+    try:
+        await until(lambda: bool(second.made("watch", "services")))
+        assert first.calls == []
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -82,12 +82,12 @@ class Forbidden:
     reason: str
 
 
-# The server of the URL controls its content, which must not run a program or make us read a file of this machine.
-_NO_PATH: Final = "a kubeconfig from a URL may not name files of this machine"
+# The server of a URL controls the kubeconfig's content, which must not run a program or make us read a file of this machine.
+_NO_PATH: Final = "a kubeconfig by others may not name files of this machine"
 FORBIDDEN_USER: Final = (
-    Forbidden(field="exec", given=lambda user: user.exec is not None, reason="a kubeconfig from a URL may not run a program"),
+    Forbidden(field="exec", given=lambda user: user.exec is not None, reason="a kubeconfig by others may not run a program"),
     Forbidden(
-        field="auth-provider", given=lambda user: user.auth_provider is not None, reason="a kubeconfig from a URL may not run a plugin"
+        field="auth-provider", given=lambda user: user.auth_provider is not None, reason="a kubeconfig by others may not run a plugin"
     ),
     Forbidden(field="tokenFile", given=lambda user: user.token_file, reason=_NO_PATH),
     Forbidden(field="client-certificate", given=lambda user: user.client_certificate, reason=_NO_PATH),
@@ -98,7 +98,7 @@ FORBIDDEN_USER: Final = (
 def resolve_discovery(kubeconfig: Kubeconfig, *, fetched: bool) -> Resolved:
     """Find the cluster of a discovery file: that of the current context, else the unnamed one.
 
-    `fetched` means that it came from a URL: then no entry may contain exec, tokenFile, paths, or disable verification.
+    `fetched` means that it came from a URL, or that others can write it: then no entry may contain exec, tokenFile, paths, or disable verification.
     A file without contexts has no credentials: the user is empty. Raises ValidationError with all problems.
     """
     problems = list(_fetched_problems(kubeconfig)) if fetched else []
@@ -128,7 +128,7 @@ def _fetched_problems(kubeconfig: Kubeconfig) -> Iterator[FieldError]:
         if cluster.certificate_authority:
             yield _error(kubeconfig, path / "certificate-authority", FieldErrorType.FORBIDDEN, _NO_PATH, None)
         if cluster.insecure_skip_tls_verify:
-            reason = "a kubeconfig from a URL may not disable verification"
+            reason = "a kubeconfig by others may not disable verification"
             yield _error(kubeconfig, path / "insecure-skip-tls-verify", FieldErrorType.FORBIDDEN, reason, None)
     for index, user in enumerate(kubeconfig.users.values()):
         path = (FieldPath() / "users")[index] / "user"

@@ -15,7 +15,7 @@ from kubewright.binaries import BinarySources
 from kubewright.host.filesystem.files import Files
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
-from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.kubeconfigs import load_embedded_access
 from kubewright.local.cluster import status
 from kubewright.local.cluster.up import up
 from kubewright.local.paths import ClusterPaths, cluster_paths
@@ -79,7 +79,7 @@ class LocalCluster:
     @property
     def access(self) -> Access:
         """The cluster's location and the administrator's identity, for `kubewright.kube` clients."""
-        return load_access(PurePosixPath(self.kubeconfig), read=Files().read)
+        return load_embedded_access(PurePosixPath(self.kubeconfig), read=Files().read)
 
     def client(self) -> KubeClient:
         """Return a client with the administrator's identity. The caller closes it."""

@@ -6,6 +6,7 @@ Works in any state: a daemon that hangs or died, components without a daemon.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 from collections.abc import Coroutine
@@ -54,15 +55,23 @@ def down(paths: ClusterPaths, *, keep_data: bool = False, reporter: Reporter | N
     A cluster that does not exist is not an error. Raises Locked while an `up` or another `down` is running.
     """
     clock = clock or SystemClock()
-    start = clock.monotonic()
     from kubewright.local.whole import down as machines  # most clusters have none
 
     if machines.exist(paths):
         return _down_machines(paths, keep_data=keep_data, reporter=reporter, clock=clock)
+    from kubewright.local.whole import owner
+
+    with owner.acting_as(owner.of_cluster(paths)):  # root must not follow the links of another user
+        return _down_processes(paths, keep_data=keep_data, reporter=reporter, clock=clock)
+
+
+def _down_processes(paths: ClusterPaths, *, keep_data: bool, reporter: Reporter | None, clock: Clock) -> DownResult:
+    start = clock.monotonic()
     if not paths.root.is_dir():
         existed = bool(daemon_process.marked_processes(paths))  # the files of a running cluster were removed
         stop(paths, reporter=reporter, clock=clock)
         return DownResult(existed=existed, seconds=clock.monotonic() - start)
+    _require_own(paths)
     lock = Lock(PurePosixPath(paths.lock), doing=f"down of cluster {paths.name}", clock=clock)
     lock.acquire()
     try:
@@ -73,6 +82,17 @@ def down(paths: ClusterPaths, *, keep_data: bool = False, reporter: Reporter | N
     if not keep_data:
         _remove_root(paths)
     return DownResult(existed=True, kubeconfigs=tuple(named), seconds=clock.monotonic() - start)
+
+
+def _require_own(paths: ClusterPaths) -> None:
+    """Refuse a directory of something else, such as that of `--state-dir / --name home`. Raises HostError."""
+    ours = (paths.record, paths.lock, paths.machines, paths.nodes)
+    if _entries(paths.root) and not any(map(os.path.lexists, ours)):
+        raise HostError(
+            f"{paths.root} is not the directory of a cluster",
+            detail=f"it contains none of {', '.join(path.name for path in ours)}",
+            remedy="check --name and --state-dir; nothing was removed",
+        )
 
 
 def _down_machines(paths: ClusterPaths, *, keep_data: bool, reporter: Reporter | None, clock: Clock) -> DownResult:

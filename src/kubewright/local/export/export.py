@@ -52,7 +52,9 @@ def export(paths: ClusterPaths, directory: Path, *, reporter: Reporter) -> Expor
     with sink.part("status.json"):
         sink.write("status.json", _json(status.status(paths)))
     with sink.part("cluster.json"):
-        sink.write("cluster.json", mask(paths.record.read_text(encoding="utf-8")).encode())
+        with owner.acting_as(owner.of_cluster(paths)):
+            description = paths.record.read_text(encoding="utf-8")
+        sink.write("cluster.json", mask(description).encode())
     with sink.part("objects"):
         _objects(paths, sink)
     if cluster.is_whole:
@@ -80,9 +82,13 @@ def _logs(paths: ClusterPaths, cluster: ClusterRecord, sink: Sink) -> None:
     logs = {"daemon.log": paths.daemon_log}
     for machine in cluster.machines:
         logs |= {f"{machine.name}/{path.name}": path for path in sorted(paths.logs(machine.name).glob("*.log*"))}
+    user = owner.of_cluster(paths)
     for name, path in logs.items():
-        with sink.part(name), path.open("rb") as content:
-            sink.copy(name, content)
+        with sink.part(name):
+            with owner.acting_as(user):  # they may be links
+                content = path.open("rb")
+            with content:
+                sink.copy(name, content)
 
 
 def _json(value: object) -> bytes:

@@ -20,7 +20,7 @@ from kubewright.host.filesystem.files import Files
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
-from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.kubeconfigs import load_embedded_access
 from kubewright.kube.retrying import RetryingKube
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
@@ -34,8 +34,9 @@ _SETTLED: Final = 60.0
 
 
 def access(paths: ClusterPaths, cluster: ClusterRecord) -> Access:
-    """Return the cluster's location and the administrator's identity."""
-    return load_access(PurePosixPath(paths.admin_kubeconfig(cluster.control_plane.name)), read=Files().read)
+    """Return the cluster's location and the administrator's identity. The file is the owner's, who need not be trusted with what root may read."""
+    with owner.acting_as(owner.of_cluster(paths)):
+        return load_embedded_access(PurePosixPath(paths.admin_kubeconfig(cluster.control_plane.name)), read=Files().read)
 
 
 @contextmanager

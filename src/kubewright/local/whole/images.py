@@ -6,7 +6,6 @@ An archive is untrusted input: the host only passes its bytes on, and containerd
 from __future__ import annotations
 
 import gzip
-import os
 import pwd
 import re
 import shutil
@@ -22,6 +21,7 @@ from typing import IO, Final
 from kubewright.base.errors import DocumentError, HostError
 from kubewright.base.messages import quoted, reason_of
 from kubewright.host.failures import explaining
+from kubewright.local.whole.owner import groups_of
 from kubewright.machines.machine import Machine
 from kubewright.machines.places import disks
 
@@ -98,10 +98,9 @@ def load_as(user: int, machines: Sequence[Machine], path: str) -> list[str]:
     Raises DocumentError as `archive` does.
     """
     try:
-        found = pwd.getpwuid(user)
-        groups = os.getgrouplist(found.pw_name, found.pw_gid)
+        group = pwd.getpwuid(user).pw_gid
     except KeyError:
-        groups = [_NOGROUP]
+        group = _NOGROUP
     with tempfile.TemporaryFile(dir=disks()) as copy:
         ended = subprocess.run(
             ["cat", "--", path],
@@ -110,8 +109,8 @@ def load_as(user: int, machines: Sequence[Machine], path: str) -> list[str]:
             stderr=subprocess.PIPE,
             cwd="/",
             user=user,
-            group=groups[0],
-            extra_groups=groups,
+            group=group,
+            extra_groups=groups_of(user, group),
             check=False,
         )
         if ended.returncode:

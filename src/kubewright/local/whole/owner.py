@@ -6,10 +6,12 @@ import os
 import pwd
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from kubewright.base.records import dataclass
+from kubewright.host.filesystem.paths import open_directory
 from kubewright.local.paths import ClusterPaths, cluster_paths
 from kubewright.local.state_directory import changing
 
@@ -55,20 +57,36 @@ def paths_of(name: str, *, state_dir: str = "", new: bool = False) -> ClusterPat
 
 
 def of_cluster(paths: ClusterPaths) -> Owner | None:
-    """Return the owner of an existing cluster's directory, or the caller for a new one; None if it is root, or we are not root."""
+    """Return the owner of an existing cluster's directory, or the caller for a new one; None if it is root, or we are not root.
+
+    Raises HostError for a directory of root to which other users could have redirected us.
+    """
     if os.geteuid() != 0:
         return None
-    if paths.root.exists():
-        found = paths.root.stat()
-        return Owner(uid=found.st_uid, gid=found.st_gid, home=paths.root) if found.st_uid else None
-    owner = caller(os.environ)
-    return owner if owner is not None and paths.root.is_relative_to(owner.home) else None
+    try:
+        found = paths.root.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        owner = caller(os.environ)
+        return owner if owner is not None and paths.root.is_relative_to(owner.home) else None
+    if found.st_uid:
+        return Owner(uid=found.st_uid, gid=found.st_gid, home=paths.root)
+    with open_directory(PurePosixPath(paths.root.parent)):
+        return None
 
 
 def uid_of(paths: ClusterPaths) -> int:
     """Return the user who owns a cluster."""
     found = of_cluster(paths)
     return 0 if found is None else found.uid
+
+
+@lru_cache(maxsize=8)
+def groups_of(uid: int, gid: int) -> tuple[int, ...]:
+    """Return all groups of a user; only the given one for a user without an account."""
+    try:
+        return tuple(os.getgrouplist(pwd.getpwuid(uid).pw_name, gid))
+    except KeyError:
+        return (gid,)
 
 
 @contextmanager
@@ -80,13 +98,16 @@ def acting_as(owner: Owner | None) -> Iterator[None]:
     if owner is None:
         yield
         return
+    groups = os.getgroups()
     try:  # an interruption comes at any moment
+        os.setgroups(groups_of(owner.uid, owner.gid))
         os.setegid(owner.gid)
         os.seteuid(owner.uid)
         yield
     finally:
         os.seteuid(0)
         os.setegid(0)
+        os.setgroups(groups)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from kubewright.kube.credentials import Access
 from kubewright.kube.daemons.controller import SharedInformer
 from kubewright.kube.daemons.informers import Informer
 from kubewright.kube.daemons.recorder import EventRecorder
-from kubewright.kube.kubeconfigs import load_access
+from kubewright.kube.kubeconfigs import load_embedded_access
 from kubewright.kube.resources import NODE, SERVICE, Resource, named
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.whole import documents, members
@@ -124,9 +124,9 @@ class ClusterServices:
         return found
 
     def _access(self, name: str, address: str) -> Access:
-        """Return the administrator's access; the file is read from the machine's disk, which only root can change."""
+        """Return the administrator's access. The file is on the machine's disk, so the machine decides what is in it."""
         disk = MachinePlaces(members.directory(self._paths) / name).upper
-        return replace(load_access(PurePosixPath(disk / _ADMIN), read=Files().read), server=url(address, documents.PORT))
+        return replace(load_embedded_access(PurePosixPath(disk / _ADMIN), read=Files().read), server=url(address, documents.PORT))
 
     async def _work(self, client: AsyncKubeAPI) -> None:
         informers = {resource.kind: SharedInformer(Informer(client, resource)) for resource in _WATCHED}

@@ -1,0 +1,157 @@
+"""Clusters whose files another user can change: what root does for them must stay within what that user may do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubewright.apis.kubeconfig.documents import EmbeddedCertificate, kubeconfig_document
+from kubewright.base import yaml
+from kubewright.base.errors import HostError, ValidationError
+from kubewright.base.records import replace
+from kubewright.kube.credentials import ClientCertificate
+from kubewright.local import record
+from kubewright.local.cluster.cluster import LocalCluster
+from kubewright.local.cluster.down import down
+from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord, LocalMachineRecord
+from kubewright.local.whole import endpoints, owner
+from kubewright.machines import places
+from other_user import NOBODY, readable
+
+__all__ = ["readable"]
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root acts for other users")
+FIRST = LocalMachineRecord(name="dev-control-plane", address="172.30.4.11")
+CLUSTER = ClusterRecord(name="dev", id="0" * 32, machines=(FIRST,), kind=record.MACHINES, made=True)
+CERTIFICATE = EmbeddedCertificate(certificate_pem=b"certificate", key_pem=b"key")
+HOSTILE: dict[str, dict[str, Any]] = {
+    "a file as the token": {"user": {"tokenFile": "/etc/hostname"}},
+    "a file as the key": {"user": {"client-certificate": "/etc/hostname", "client-key": "/etc/hostname"}},
+    "a program": {"user": {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "id", "interactiveMode": "Never"}}},
+    "a file as the CA": {"cluster": {"certificate-authority": "/etc/hostname"}},
+    "no verification": {"cluster": {"insecure-skip-tls-verify": True}},
+}
+
+
+def kubeconfig(changes: dict[str, dict[str, Any]]) -> str:
+    """The administrator's kubeconfig, with other fields instead of its own where there are changes."""
+    body: Any = kubeconfig_document(
+        server="https://172.30.4.11:6443", cluster_name="dev", user="admin", credentials=CERTIFICATE, ca_pem=b"ca"
+    )
+    if "user" in changes:
+        body["users"][0]["user"] = changes["user"]
+    if "cluster" in changes:
+        body["clusters"][0]["cluster"] = {"server": "https://172.30.4.11:6443", **changes["cluster"]}
+    return yaml.dump(body)
+
+
+@pytest.mark.parametrize("changes", HOSTILE.values(), ids=HOSTILE)
+def test_the_owners_kubeconfig_cannot_make_root_read_files_or_skip_verification(tmp_path: Path, changes: dict[str, dict[str, Any]]) -> None:
+    paths = ClusterPaths(tmp_path / "dev")
+    admin = paths.admin_kubeconfig(FIRST.name)
+    admin.parent.mkdir(parents=True)
+    record.save(CLUSTER, paths.record)
+    admin.write_text(kubeconfig({}))
+    assert endpoints.access(paths, CLUSTER).identity == ClientCertificate(cert_pem=b"certificate", key_pem=b"key")
+    assert LocalCluster("dev", state_dir=tmp_path).access.identity == ClientCertificate(cert_pem=b"certificate", key_pem=b"key")
+    admin.write_text(kubeconfig(changes))
+    with pytest.raises(ValidationError):
+        endpoints.access(paths, CLUSTER)
+    with pytest.raises(ValidationError):
+        _ = LocalCluster("dev", state_dir=tmp_path).access
+
+
+def given_away(*places: Path) -> None:
+    for place in places:
+        os.chown(place, NOBODY, NOBODY, follow_symlinks=False)
+
+
+def of_another_user(readable: Path) -> ClusterPaths:
+    """A cluster of processes in the home directory of another user."""
+    paths = ClusterPaths(readable / "home" / "clusters" / "dev")
+    paths.root.mkdir(parents=True)
+    record.save(replace(CLUSTER, kind=record.PROCESSES), paths.record)
+    given_away(readable / "home", paths.root.parent, paths.root, paths.record)
+    return paths
+
+
+@needs_root
+def test_down_as_root_removes_nothing_that_the_owner_may_not_remove(readable: Path) -> None:
+    victim = readable / "victim"
+    (victim / "conf").mkdir(parents=True)
+    (victim / "passwd").write_text("root")
+    paths = of_another_user(readable)
+    paths.machines.symlink_to(victim)
+    given_away(paths.machines)
+    with pytest.raises(HostError, match="not allowed as user"):
+        down(paths, keep_data=True)
+    assert sorted(path.name for path in victim.iterdir()) == ["conf", "passwd"]
+    assert os.geteuid() == 0
+
+
+@needs_root
+def test_down_as_root_removes_a_cluster_of_another_user(readable: Path) -> None:
+    paths = of_another_user(readable)
+    assert down(paths).existed
+    assert not paths.root.exists()
+    assert (os.geteuid(), os.getegid()) == (0, 0)
+
+
+@needs_root
+def test_files_of_another_user_are_accessed_without_the_groups_of_root(readable: Path) -> None:
+    before = os.getgroups()
+    os.setgroups([0, 4])
+    try:
+        with owner.acting_as(owner.Owner(uid=NOBODY, gid=NOBODY, home=readable)):
+            assert not {0, 4} & {*os.getgroups(), os.getegid()}
+        assert sorted(os.getgroups()) == [0, 4]
+    finally:
+        os.setgroups(before)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "../../etc"},
+        {"name": "dev", "machines": (replace(FIRST, name="../../../etc"),)},
+        {"name": "dev", "machines": (FIRST, replace(FIRST, name="dev-control-plane-2/../../x", leaving=True))},
+        {"name": "dev", "machines": (replace(FIRST, name="dev-worker-1"),)},
+    ],
+)
+def test_a_record_whose_names_could_be_other_paths_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    path = tmp_path / "dev" / "cluster.json"
+    record.save(replace(CLUSTER, **changes), path)
+    with pytest.raises(HostError, match="does not describe a cluster"):
+        record.load(path)
+
+
+@needs_root
+@pytest.mark.parametrize(("variable", "place"), [("XDG_CACHE_HOME", places.cache), ("XDG_STATE_HOME", places.disks)])
+def test_root_makes_no_machines_in_directories_of_others(
+    readable: Path, monkeypatch: pytest.MonkeyPatch, variable: str, place: Any
+) -> None:
+    home = readable / "home"
+    home.mkdir()
+    monkeypatch.setenv(variable, str(home))
+    assert place().is_relative_to(home)
+    given_away(home)
+    with pytest.raises(HostError, match=f"is not used: {home} belongs to user"):
+        place()
+    os.chown(home, 0, 0)
+    home.chmod(0o777)
+    with pytest.raises(HostError, match="others may write to"):
+        place()
+
+
+def test_down_does_not_remove_a_directory_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "home" / "ann").mkdir(parents=True)
+    paths = ClusterPaths(tmp_path / "home")
+    with pytest.raises(HostError, match="is not the directory of a cluster"):
+        down(paths)
+    assert [path.name for path in paths.root.iterdir()] == ["ann"]
+    (tmp_path / "home" / "ann").rmdir()
+    assert down(paths).existed
+    assert not paths.root.exists()
