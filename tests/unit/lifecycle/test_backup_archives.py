@@ -147,3 +147,32 @@ def test_any_change_of_an_archive_gives_a_proper_error_or_has_no_effect(at, bit)
     except DocumentError:
         return
     assert [one.content for one in found.files] == [CA.content, CONF.content]
+
+
+def header(kind: bytes, size: int) -> bytes:
+    """A header of extended attributes or of a long name."""
+    member = tarfile.TarInfo("././@Header")
+    member.type, member.size = kind, size
+    return member.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_a_header_of_gigabytes_is_not_read(kind):
+    taken = 0
+
+    def endless():
+        nonlocal taken
+        yield header(kind, 1 << 40)
+        while taken < 64 << 20:
+            taken += PART
+            yield b"\0" * PART
+
+    with pytest.raises(DocumentError, match="not a backup that can be used"):
+        archive.read(endless(), name="b.tar")
+    assert taken <= 2 * PART
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_thousands_of_headers_of_one_member_are_refused(kind):
+    with pytest.raises(DocumentError, match="not a backup that can be used"):
+        read((header(kind, 512) + b"\0" * 512) * 5000)

@@ -92,10 +92,45 @@ def test_only_ordinary_files_of_an_archive_are_taken(entries: list[tuple[str, by
             entry.type, entry.linkname, entry.size = kind, "/etc/passwd", 3 if kind == tarfile.REGTYPE else 0
             made.addfile(entry, io.BytesIO(b"abc"))
     stream.seek(0)
-    with tarfile.open(fileobj=stream, mode="r|") as read:
-        found = [(path, content.read()) for path, content in machines.files_of(read)]
+    found = [(path, content.read()) for path, content in machines.files_of(stream)]
     wanted = [name for name, kind in entries if kind == tarfile.REGTYPE and name in {"a", "./pod/0.log"}]
     assert found == [(PurePosixPath(name), b"abc") for name in wanted]
+
+
+def pod_log(content: bytes) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as made:
+        entry = tarfile.TarInfo("pod/0.log")
+        entry.size = len(content)
+        made.addfile(entry, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def long_name(size: int) -> bytes:
+    entry = tarfile.TarInfo("././@LongLink")
+    entry.type, entry.size = tarfile.GNUTYPE_LONGNAME, size
+    return entry.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize(
+    "content", [pod_log(b"x" * 5000)[:2000], long_name(1 << 40) + bytes(4 << 20), (long_name(512) + bytes(512)) * 5000, b"no archive" * 100]
+)
+def test_logs_of_pods_that_a_machine_sends_in_part_or_wrongly_are_a_problem_of_the_export(tmp_path: Path, content: bytes) -> None:
+    sink = Sink(tmp_path / "out", owner=None, reporter=SilentReporter())
+    sink.open()
+    with sink.part("pods"):
+        machines.copy_logs(io.BytesIO(content), "one", sink)
+    assert [problem.partition(":")[0] for problem in sink.problems] == ["pods"]
+
+
+def test_the_size_of_logs_of_pods_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = Sink(tmp_path / "out", owner=None, reporter=SilentReporter())
+    sink.open()
+    machines.copy_logs(io.BytesIO(pod_log(b"x" * 5000)), "one", sink)
+    assert (tmp_path / "out" / "one" / "pods" / "pod" / "0.log").read_bytes() == b"x" * 5000
+    monkeypatch.setattr(machines, "MOST_BYTES", 4000)
+    with pytest.raises(HostError, match="larger than 4000 bytes"):
+        machines.copy_logs(io.BytesIO(pod_log(b"x" * 5000)), "two", sink)
 
 
 def test_a_directory_with_files_is_refused_and_stays(tmp_path: Path) -> None:

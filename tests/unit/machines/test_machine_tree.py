@@ -178,6 +178,14 @@ def test_a_name_of_a_gigabyte_is_not_read(places: Places) -> None:
 
 
 @NEEDED
+def test_thousands_of_headers_of_one_entry_are_refused(places: Places) -> None:
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 512
+    with pytest.raises(BinariesError, match="cannot be unpacked"):
+        unpacked(compressed((header.tobuf(tarfile.GNU_FORMAT) + bytes(512)) * 5000), places)
+
+
+@NEEDED
 def test_a_tree_of_another_version_or_with_missing_parts_is_refused(places: Places) -> None:
     other = contents.encode(Contents(schema=1, kubernetes="v1.35.0", architecture="amd64", base="base-0123", pause="pause-4567"))
     for described, reason in ((other, 'its kubernetes is "v1.35.0"'), (b"[]", 'its schema is "None"'), (b"{", "is not JSON")):

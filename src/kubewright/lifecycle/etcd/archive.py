@@ -18,6 +18,8 @@ from typing import Any, BinaryIO, Final, cast
 from kubewright.base.errors import DocumentError
 from kubewright.base.records import dataclass
 from kubewright.etcd.snapshots import Checker, Snapshot
+from kubewright.host.filesystem import archives
+from kubewright.host.filesystem.archives import UNREADABLE, Forward
 
 FORMAT: Final = 1
 PART: Final = 4 << 20
@@ -137,25 +139,29 @@ class _Source(io.RawIOBase):
 def database(chunks: Iterable[bytes], *, name: str) -> Iterator[bytes]:
     """Yield the snapshot of an archive that has been checked before, part by part. Raises as `read` does."""
     try:
-        with tarfile.open(fileobj=io.BufferedReader(_Source(chunks), PART), mode="r|") as tar:
+        with archives.opened(_forward(chunks)) as tar:
             for member, content, _ in _members(tar, name):
                 if member.startswith(_DATABASE):
                     yield content
-    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+    except UNREADABLE as error:
         raise _refused(name, f"it is not a tar archive, or was cut off: {error}") from error
 
 
 def read(chunks: Iterable[bytes], *, name: str) -> Archive:
     """Read an archive to its end and check it. Raises DocumentError, and what the chunks raise."""
-    source = io.BufferedReader(_Source(chunks), PART)
+    source = _forward(chunks)
     try:
-        with tarfile.open(fileobj=source, mode="r|") as tar:
+        with archives.opened(source) as tar:
             found = _read(_members(tar, name), name)
-        while source.read(PART):  # the seal is verified up to the end
+        while source.read():  # the seal is verified up to the end
             pass
-    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+    except UNREADABLE as error:
         raise _refused(name, f"it is not a tar archive, or was cut off: {error}") from error
     return found
+
+
+def _forward(chunks: Iterable[bytes]) -> Forward:
+    return Forward(io.BufferedReader(_Source(chunks), PART), most=_MOST * LARGEST)
 
 
 def _read(members: Iterator[tuple[str, bytes, int]], name: str) -> Archive:
@@ -201,7 +207,7 @@ def _members(tar: tarfile.TarFile, name: str) -> Iterator[tuple[str, bytes, int]
         content = tar.extractfile(member) if member.isreg() and member.size <= LARGEST and count < _MOST else None
         if content is None or member.issparse():
             raise _refused(name, f"{member.name!r} is not a plain file, or is too large")
-        yield member.name, content.read(), member.mode & 0o777
+        yield member.name, archives.whole(content), member.mode & 0o777
 
 
 def _path(member: str, name: str) -> PurePosixPath:

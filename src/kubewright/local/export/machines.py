@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
-import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import IO, Final
 
+from kubewright.base.errors import HostError
+from kubewright.host.filesystem import archives
+from kubewright.host.filesystem.archives import Forward
 from kubewright.local.export.sink import Sink
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
@@ -29,6 +31,9 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
     "resolv.conf": ("cat", "/etc/resolv.conf"),
 }
 """The files of each machine, and the commands whose output they contain. No command prints its arguments or keys."""
+MOST_BYTES: Final = 4 << 30
+"""Bytes of the logs of one machine's pods."""
+_MOST_FILES: Final = 100_000
 _POD_LOGS: Final = ("tar", "--create", "--file=-", "--directory=/var/log/pods", ".")
 
 
@@ -56,15 +61,28 @@ def _write(machine: Machine, sink: Sink) -> None:
 def _pod_logs(machine: Machine, sink: Sink) -> None:
     with machine.start(*_POD_LOGS, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
-        with tarfile.open(fileobj=process.stdout, mode="r|") as logs:
-            for path, content in files_of(logs):
-                sink.copy(f"{machine.name}/pods/{path}", content)
+        try:
+            copy_logs(process.stdout, machine.name, sink)
+        finally:
+            process.kill()  # it waits for us if the rest is not read
 
 
-def files_of(archive: tarfile.TarFile) -> Iterator[tuple[PurePosixPath, IO[bytes]]]:
+def copy_logs(archive: IO[bytes], machine: str, sink: Sink) -> None:
+    """Write the files of an archive of a machine's pods. Raises HostError for one that is invalid or too large: it is the machine's."""
+    try:
+        for path, content in files_of(archive):
+            sink.copy(f"{machine}/pods/{path}", content)
+    except archives.UNREADABLE as error:
+        raise HostError(f"the archive of the logs cannot be read: {error}") from error
+
+
+def files_of(archive: IO[bytes]) -> Iterator[tuple[PurePosixPath, IO[bytes]]]:
     """Yield the files of an archive that a machine has made, with relative paths. Links, and paths that lead elsewhere, are left out."""
-    for entry in archive:
-        path = PurePosixPath(entry.name)
-        content = archive.extractfile(entry) if entry.isreg() else None
-        if content is not None and path.parts and not path.is_absolute() and ".." not in path.parts:
-            yield path, content
+    with archives.opened(Forward(archive, most=MOST_BYTES)) as tar:
+        for number, entry in enumerate(tar):
+            if number == _MOST_FILES:
+                raise HostError(f"it has more than {_MOST_FILES} files")
+            path = PurePosixPath(entry.name)
+            content = tar.extractfile(entry) if entry.isreg() else None
+            if content is not None and path.parts and not path.is_absolute() and ".." not in path.parts:
+                yield path, content

@@ -20,6 +20,8 @@ from kubewright.base.errors import BinariesError, HostError
 from kubewright.base.messages import one_line, quoted
 from kubewright.base.records import dataclass
 from kubewright.binaries import files
+from kubewright.host.filesystem import archives
+from kubewright.host.filesystem.archives import PIECE, UNREADABLE, Forward
 from kubewright.machines.running import PATH
 from kubewright.machines.tree import contents
 from kubewright.machines.tree.contents import Contents
@@ -28,8 +30,6 @@ MOST_BYTES: Final = 4 << 30
 MOST_ENTRIES: Final = 200_000
 LARGEST_FILE: Final = 1 << 30
 _LARGEST_ID: Final = 0xFFFF
-_PIECE: Final = 1 << 20
-"""How many bytes are read at once. Nothing but contents of files may be longer: tarfile reads long names at once."""
 _LONGEST_NAME: Final = 1024
 
 
@@ -42,33 +42,6 @@ class Places:
     """Contains the programs, and the one of the pause image."""
 
 
-class _Forward:
-    """A pipe as tarfile needs it: read only forward, in pieces of limited size, up to a limited number of bytes."""
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self._pipe = pipe
-        self._position = 0
-
-    def tell(self) -> int:
-        return self._position
-
-    def seek(self, position: int) -> int:
-        if position < self._position:
-            raise tarfile.ReadError("its entries overlap")
-        while self._position < position and self.read(min(_PIECE, position - self._position)):
-            pass
-        return self._position
-
-    def read(self, size: int = _PIECE) -> bytes:
-        if not 0 <= size <= _PIECE:
-            raise tarfile.ReadError("an entry has an oversized header")
-        data = self._pipe.read(size)
-        self._position += len(data)
-        if self._position > MOST_BYTES:
-            raise tarfile.ReadError(f"it is larger than {MOST_BYTES} bytes")
-        return data
-
-
 class _Unpacking:
     """The unpacking of one machine tree."""
 
@@ -78,8 +51,8 @@ class _Unpacking:
         self._directories = set[str]()
         self._links: dict[str, str] = {}
 
-    def run(self, stream: _Forward, wanted: Contents) -> None:
-        with tarfile.open(fileobj=stream, mode="r:", encoding="utf-8", errors="surrogateescape") as tar:  # type: ignore[call-overload]
+    def run(self, stream: Forward, wanted: Contents) -> None:
+        with archives.opened(stream) as tar:
             for number, entry in enumerate(tar):
                 if not number:
                     contents.require_equal(self._first(tar, entry), wanted)
@@ -92,7 +65,7 @@ class _Unpacking:
         self._make_links()
 
     def _first(self, tar: tarfile.TarFile, entry: tarfile.TarInfo) -> bytes:
-        if entry.name != contents.CONTENTS or entry.type != tarfile.REGTYPE or entry.size > _PIECE:
+        if entry.name != contents.CONTENTS or entry.type != tarfile.REGTYPE or entry.size > PIECE:
             raise _refusal(f"its first entry is not {contents.CONTENTS}")
         return _content(tar, entry).read()
 
@@ -139,7 +112,7 @@ class _Unpacking:
         if entry.size > LARGEST_FILE:
             raise _refusal(f"{quoted(entry.name)} is larger than {LARGEST_FILE} bytes")
         with path.open("xb") as target:
-            shutil.copyfileobj(_content(tar, entry), target, _PIECE)
+            shutil.copyfileobj(_content(tar, entry), target, PIECE)
         # byte code of Python is valid for the time of its source
         os.utime(path, (entry.mtime, entry.mtime))
 
@@ -158,11 +131,11 @@ def unpack(archive: IO[bytes], places: Places, *, wanted: Contents) -> None:
     places.programs.mkdir(mode=0o700)
     try:
         with _decompressed(archive) as pipe, files.writing(places.base):
-            stream = _Forward(pipe)
+            stream = Forward(pipe, most=MOST_BYTES)
             _Unpacking(places).run(stream, wanted)
             while stream.read():  # zstd verifies its checksum at the end
                 pass
-    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
+    except UNREADABLE as error:
         raise _refusal(str(error)) from error
 
 
@@ -178,7 +151,7 @@ def _decompressed(archive: IO[bytes]) -> Iterator[IO[bytes]]:
     assert process.stderr is not None
     try:
         yield process.stdout
-        said = process.stderr.read(_PIECE).decode(errors="replace").strip()
+        said = process.stderr.read(PIECE).decode(errors="replace").strip()
         if process.wait():
             raise _refusal(said)
     finally:
