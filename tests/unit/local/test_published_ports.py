@@ -26,6 +26,7 @@ from kubewright.local.published import PublishedPort
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
 from kubewright.local.whole import ports
+from kubewright.local.whole.services import forwarding
 from kubewright.local.whole.services.forwarding import Forwarder, taken
 from kubewright.local.whole.services.places import MODULE
 from loopback import free_port
@@ -183,6 +184,63 @@ def test_a_connection_ends_if_no_machine_accepts_it() -> None:
     run(test)
 
 
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_connections_of_a_port_are_limited_and_the_oldest_one_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarding, "MOST_CONNECTIONS", 2)
+
+    async def test() -> None:
+        server = await asyncio.start_server(upper, "127.0.0.2", 0)
+        port = PublishedPort(address="127.0.0.1", port=free_port(), target=server.sockets[0].getsockname()[1])
+        forwarder = Forwarder(lambda: ["127.0.0.2"])
+        await forwarder.publish([port])
+        opened = []
+        for _ in range(4):
+            opened.append(await asyncio.open_connection("127.0.0.1", port.port))
+            await asyncio.sleep(0.05)  # they are accepted in this order
+        for reader, _ in opened[:2]:
+            with suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        for reader, writer in opened[2:]:
+            writer.write(b"x")
+            writer.write_eof()
+            assert await reader.read() == b"X"
+        for _, writer in opened:
+            writer.close()
+        await forwarder.close()
+        server.close()
+
+    run(test)
+
+
+def test_packets_of_many_new_clients_at_once_open_a_limited_number_of_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forwarding, "MOST_CLIENTS", 8)
+
+    async def test() -> None:
+        echo, _ = await asyncio.get_running_loop().create_datagram_endpoint(Echo, local_addr=("127.0.0.2", 0))
+        number = free_port(socket.SOCK_DGRAM)
+        port = PublishedPort(address="127.0.0.1", port=number, target=echo.get_extra_info("sockname")[1], protocol="udp")
+        forwarder = Forwarder(lambda: ["127.0.0.2"])
+        await forwarder.publish([port])
+        before = descriptors()
+        clients = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(200)]
+        for client in clients:  # the loop sees all of them at once
+            for _ in range(3):
+                client.sendto(b"x", ("127.0.0.1", number))
+            client.close()
+        most = 0
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            most = max(most, descriptors() - before)
+        assert 0 < most <= 8 + 2  # and the descriptors with which they are counted
+        await forwarder.close()
+        echo.close()
+
+    run(test)
+
+
 class Echo(asyncio.DatagramProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = transport
@@ -263,3 +321,13 @@ def test_a_port_that_another_cluster_publishes_is_refused_with_its_name() -> Non
         port = PublishedPort(address="127.0.0.1", port=int(daemon.stdout.readline()), target=1)
         assert str(taken(port)) == f"port 127.0.0.1:{port.port}/tcp is in use by cluster dev"
         daemon.kill()
+
+
+def test_another_program_cannot_pretend_to_be_a_daemon_in_a_way_that_fails() -> None:
+    with subprocess.Popen([sys.executable, "-c", LISTENER, MODULE], stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        try:
+            port = PublishedPort(address="127.0.0.1", port=int(program.stdout.readline()), target=1)
+            assert f"(pid {program.pid})" in str(taken(port))
+        finally:
+            program.kill()

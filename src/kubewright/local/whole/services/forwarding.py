@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, Protocol, TypeVar, cast
 
 from kubewright.base.errors import HostError, PortInUse
 from kubewright.host.network.interfaces import RealNetwork
@@ -20,14 +20,19 @@ from kubewright.http.listening import listen
 from kubewright.local.published import TCP, PublishedPort
 from kubewright.local.whole.services.places import MODULE
 
+T = TypeVar("T")
 Machines = Callable[[], Sequence[str]]
 """The addresses of the machines that run."""
 ACCEPTS_WITHIN: Final = 2.0
 """Seconds for a machine to accept a connection; one on the same host does at once or never."""
 _CHUNK: Final = 64 * 1024
+MOST_CONNECTIONS: Final = 4096
+"""TCP connections of one port; the oldest one is closed for another, so that nobody can exhaust the daemon by holding connections."""
+_MOST_EARLY: Final = 16
+"""Packets of a new UDP client that wait for its socket; more are lost, as on any network."""
 _IDLE: Final = 90.0
 """Seconds after which a UDP client without packets is forgotten."""
-_MOST_CLIENTS: Final = 1024
+MOST_CLIENTS: Final = 1024
 """UDP clients of one port; the one that came first is forgotten for another."""
 
 
@@ -143,6 +148,8 @@ class _TCPPort:
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        for oldest in _surplus(self._connections, len(self._connections) + 1 - MOST_CONNECTIONS):
+            oldest.cancel()
         self._connections[task] = ""
         try:
             await self._carried(reader, writer, task)
@@ -176,6 +183,11 @@ class _TCPPort:
                 self._connections[task] = address
                 return found
         return None
+
+
+def _surplus(found: Collection[T], count: int) -> list[T]:
+    """Return the first ones, so many as are too many."""
+    return list(found)[: max(0, count)]
 
 
 async def _passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -225,16 +237,17 @@ class _UDPPort(asyncio.DatagramProtocol):
         if client is not None:
             client.send(data)
         elif addr in self._opening:
-            self._opening[addr].append(data)
-        elif order := self._chosen.order():
+            if len(self._opening[addr]) < _MOST_EARLY:
+                self._opening[addr].append(data)
+        elif len(self._opening) < MOST_CLIENTS and (order := self._chosen.order()):
             self._opening[addr] = [data]
             task = asyncio.get_running_loop().create_task(self._open(addr, order[0]))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _open(self, addr: object, machine: str) -> None:
-        if len(self._clients) >= _MOST_CLIENTS:
-            next(iter(self._clients.values())).close()
+        for oldest in _surplus(self._clients.values(), len(self._clients) + len(self._opening) - MOST_CLIENTS):
+            oldest.close()
         try:
             loop, target = asyncio.get_running_loop(), (machine, self._port.target)
             _, client = await loop.create_datagram_endpoint(lambda: _UDPClient(self, addr, machine), remote_addr=target)
@@ -341,6 +354,6 @@ def _cluster_of(pid: int | None) -> str:
     """Return the cluster whose daemon a process is, '' for other processes."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8").split("\0")
-    except (OSError, ValueError):
+        return f"cluster {Path(words[words.index(MODULE) + 2]).name}"
+    except (OSError, ValueError, IndexError):
         return ""
-    return f"cluster {Path(words[words.index(MODULE) + 2]).name}" if MODULE in words else ""
