@@ -218,7 +218,15 @@ _RULES: Final[tuple[tuple[tuple[str, ...] | Pattern, Pattern, _Replacement], ...
     # Bootstrap tokens: the id is public, because it is in the name of a Secret.
     ((".",), Pattern(r"(?i)(?:(?<![a-z0-9.-])|(?<=\\[nrt]))([a-z0-9]{6})\.[a-z0-9]{16}(?![a-z0-9-])"), rf"\1.{MASK}"),
     # Service account tokens and other JWTs: header and claims are not secret, the signature is.
-    (("eyJ",), Pattern(r"\b(eyJ[A-Za-z0-9_-]+\.eyJ[A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+"), rf"\1.{MASK}"),
+    # Whether a word begins one is seen once, at its beginning: it may consist of nothing but beginnings.
+    (
+        ("eyJ",),
+        Pattern(
+            r"(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.eyJ[A-Za-z0-9_-]++\.[A-Za-z0-9_-])"
+            r"([A-Za-z0-9_-]*?\beyJ[A-Za-z0-9_-]++\.eyJ[A-Za-z0-9_-]++)\.[A-Za-z0-9_-]++"
+        ),
+        rf"\1.{MASK}",
+    ),
     # Certificate keys: 32 bytes in hex. Digests and pins look the same, but have a prefix.
     (("",), Pattern(r"(?i)(?:(?<![0-9a-f])|(?<=\\[bf]))(?<!sha256[:\- =])[0-9a-f]{64}(?![0-9a-f])"), MASK),
 )

@@ -307,3 +307,9 @@ def test_prefilters_skip_no_pattern_that_would_match(text):
         patch.setattr(masking, "_RULES", everywhere)
         thorough = mask(text)
     assert mask(text) == thorough
+
+
+def test_a_long_text_that_seems_to_begin_tokens_everywhere_is_masked_in_one_pass():
+    text = "eyJ-" * 250_000  # each beginning was followed to the end of the text
+    assert mask(text) == text
+    assert mask(f"{text}.eyJb.c2ln") == f"{text}.eyJb.{MASK}"
