@@ -5,6 +5,7 @@ SIGHUP, SIGINT and SIGTERM end a command by an exception in the main thread, so 
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -13,7 +14,7 @@ from types import FrameType
 from typing import Final
 from weakref import ref
 
-from kubewright.base.errors import Interrupted, KubewrightError, Stopped, interruption
+from kubewright.base.errors import HostError, Interrupted, KubewrightError, Stopped, interruption
 from kubewright.cli.parsing import parser
 from kubewright.cli.printers import streams
 from kubewright.cli.rows.commands import ROOT, TABLE, VERSION, Table, imported
@@ -64,6 +65,20 @@ def _let_go() -> None:
             os.close(nowhere)
 
 
+def open_streams() -> None:
+    """Give /dev/null to standard streams that are closed (`>&-`), as Go's runtime does.
+
+    Otherwise the next file that is opened would get the number of one, and what we and our children write to it.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number, which is this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115 - until the process ends
+
+
 BUG = 70
 """EX_SOFTWARE of sysexits.h: an error that should have been a KubewrightError."""
 
@@ -104,7 +119,21 @@ def main(argv: Sequence[str] | None = None, *, table: Table = TABLE) -> int:
             # CPython ran the handler of a second signal while the first one's exception was set, and reports that
             # instead
             return _stopped(error.__cause__, scheme=scheme)
-        return _bug(error, verbosity=verbosity)
+        known = _of_the_system(error)
+        return _bug(error, verbosity=verbosity) if known is None else _fail(known, scheme=scheme, verbosity=verbosity)
+
+
+def _of_the_system(error: Exception) -> HostError | None:
+    """Return our error for one that any command may run into: there is no current directory any more, or no space for the output."""
+    if not isinstance(error, OSError) or error.filename is not None:
+        return None
+    try:
+        os.getcwd()  # noqa: PTH109 - without importing pathlib
+    except FileNotFoundError:
+        return HostError("the current directory does not exist any more", remedy="run the command in another one")
+    if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}:
+        return HostError("the output cannot be written", detail=error.strerror or "", remedy="write it to a disk with free space")
+    return None
 
 
 def _start_log(parsed: parser.Parsed, verbosity: int) -> None:
@@ -170,6 +199,7 @@ def run() -> None:
     It exits immediately when everything is written: shutting down the interpreter with some hundred modules takes 80
     ms, as long as many commands.
     """
+    open_streams()
     Stops().install()
     try:
         code = main()
@@ -179,7 +209,8 @@ def run() -> None:
     except BrokenPipeError:
         code = 141
     except OSError as error:
-        code = _bug(error, verbosity=0)
+        known = _of_the_system(error)
+        code = _bug(error, verbosity=0) if known is None else _fail(known, scheme="", verbosity=0)
     except KeyboardInterrupt as stop:  # the command had ended; only its output is incomplete
         code = interruption(stop, remedy="").exit_code
     os._exit(code)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -219,3 +222,37 @@ def test_commands_in_errors_use_the_name_of_the_called_program(monkeypatch, caps
     monkeypatch.setattr("sys.argv", ["/opt/bin/kubeadm"])
     assert entry.main(["version"]) == 1
     assert capsys.readouterr().err == "error: no\nhint: run `kubeadm up` again; kubewright keeps its files in ~/.cache/kubewright\n"
+
+
+def called(command: str, *, cwd: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Call the program with a shell; `$K` is the program."""
+    environment = {**os.environ, "K": f"{sys.executable} -m kubewright"}
+    return subprocess.run(["sh", "-c", command], env=environment, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(("closed", "code"), [(">&-", 0), ("<&-", 0), ("2>&-", 0), (">&- 2>&-", 0), ("<&- >&- 2>&-", 0)])
+def test_streams_may_be_closed(closed, code):
+    assert called(f"$K version -o short {closed}").returncode == code
+    assert called(f"$K version --nonsense {closed}").returncode == 1
+
+
+def test_files_never_get_the_number_of_a_closed_stream(tmp_path):
+    script = (
+        "from kubewright.cli import main; main.open_streams(); import sys; print(open('x', 'w').fileno()); print('lost', file=sys.stderr)"
+    )
+    found = called(f'{sys.executable} -c "{script}" 2>&-', cwd=str(tmp_path))
+    assert (found.returncode, int(found.stdout) > 2) == (0, True)
+    child = "import os, sys; from kubewright.cli import main; main.open_streams(); sys.exit(os.system('echo said >&2'))"
+    assert called(f'{sys.executable} -c "{child}" 2>&-').returncode == 0
+    assert (tmp_path / "x").read_text() == ""
+
+
+def test_a_full_disk_below_the_output_is_reported_as_one():
+    found = called("$K version >/dev/full")
+    assert (found.returncode, "internal error" in found.stderr) == (1, False)
+    assert found.stderr.startswith("error: the output cannot be written\n  No space left on device\nhint: ")
+
+
+def test_a_current_directory_that_was_removed_is_reported(tmp_path):
+    found = called("mkdir gone && cd gone && rmdir ../gone && $K local list --state-dir x", cwd=str(tmp_path))
+    assert (found.returncode, found.stderr.startswith("error: the current directory does not exist any more\nhint: ")) == (1, True)

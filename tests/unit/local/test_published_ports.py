@@ -185,7 +185,7 @@ def test_a_connection_ends_if_no_machine_accepts_it() -> None:
 
 
 def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def test_connections_of_a_port_are_limited_and_the_oldest_one_goes(monkeypatch: pytest.MonkeyPatch) -> None:
