@@ -118,6 +118,7 @@ FLAGS: Final = (
     ("--register-with-taints=a=b:NoSchedule,c:NoExecute,d=e:NoSchedule-,f=:NoSchedule",),
     ("--register-with-taints=", "--node-labels=", "--provider-id="),
     ("--node-labels=a,b=,c=d", "--register-node=0", "--rotate-certificates=t", "--reserved-cpus=0"),
+    ("--register-with-taints=a=b:NoSchedule", "--register-with-taints=c:NoExecute", "--node-ip=10.0.0.1", "--node-ip=10.0.0.2"),
 )
 """Each tried with a file that sets nothing."""
 REFUSED: Final = (

@@ -17,7 +17,7 @@ TYPES = {
     "text": {"string", "ip", "quantity"},
     "flag": {"", "RuntimeDefault"},  # a word in backquotes in the help of --seccomp-default
     "int": {"int", "int32"},
-    "list": {"strings", "string"},  # --node-ip is a comma-separated list in a string
+    "list": {"strings"},
     "pairs": {"mapStringString", "mapStringBool"},
     "less": {"mapStringString"},
     "span": {"duration"},

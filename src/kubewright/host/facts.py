@@ -144,9 +144,13 @@ def machine(files: FileReader, *, architecture: str) -> MachineInfo:
 
 
 def count_cores(text: str) -> int:
-    """Count the processors in a kernel list such as `0-3,6`."""
-    ranges = [part.split("-") for part in text.strip().split(",") if part]
-    return sum(int(part[-1]) - int(part[0]) + 1 for part in ranges)
+    """Count the processors in a kernel list such as `0-3,6`. Ranges may overlap."""
+    ranges = sorted((int(part[0]), int(part[-1])) for part in (one.split("-") for one in text.strip().split(",") if one))
+    count, next_core = 0, 0
+    for first, last in ranges:
+        count += max(0, last + 1 - max(first, next_core))
+        next_core = max(next_core, last + 1)
+    return count
 
 
 def os_image(release: str) -> str:

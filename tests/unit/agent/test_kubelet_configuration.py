@@ -161,7 +161,7 @@ def test_drop_ins_are_merged_in_order_and_flags_override_them():
 def test_flags_have_the_formats_of_the_kubelet():
     found = configuration(
         eviction_hard=("memory.available<1Gi", "nodefs.available<5%"),
-        register_with_taints=("a.example/b=c:NoSchedule", "d:NoExecute"),
+        register_with_taints="a.example/b=c:NoSchedule,d:NoExecute",
         system_reserved=("cpu=100m", "memory=1Gi"),
         node_status_update_frequency="20s",
     ).kubelet
@@ -175,7 +175,7 @@ def test_flags_have_the_formats_of_the_kubelet():
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("eviction_hard", ("memory.available=1Gi",)), ("register_with_taints", ("a=b",)), ("kube_reserved", ("cpu",))]
+    ("name", "value"), [("eviction_hard", ("memory.available=1Gi",)), ("register_with_taints", "a=b"), ("kube_reserved", ("cpu",))]
 )
 def test_an_invalid_flag_is_reported_with_its_format(name, value):
     with pytest.raises(UsageError) as error:
@@ -193,6 +193,13 @@ def test_an_invalid_flag_is_reported_with_its_format(name, value):
         "evictionSoft: {memory.available: 1Gi}",
         "evictionSoftGracePeriod: {memory.available: 1Gi}",
         "evictionSoftGracePeriod: {memory.available: -1m}",
+        "evictionHard: {memory.available: '0'}",
+        "evictionHard: {memory.available: 0Mi}",
+        "evictionHard: {memory.available: 1_0%}",
+        "evictionHard: {memory.available: ' 10%'}",
+        "evictionMinimumReclaim: {memory.available: 0%}",
+        "kubeReserved: {hugepages-2Mi: 1Gi}",
+        "systemReserved: {example.com/dongle: '1'}",
         "systemReserved: {cpu: many}",
         "registerWithTaints: [{key: a, effect: Never}]",
         "maxPods: many",
@@ -202,6 +209,13 @@ def test_values_that_the_kubelet_refuses_are_refused_for_honoured_fields(text):
     with pytest.raises(ValidationError) as error:
         configuration(text)
     assert len(error.value.errors) == 1
+
+
+def test_a_minimum_reclaim_may_be_zero_bytes_or_more_than_everything():
+    found = chosen(
+        "evictionHard: {memory.available: 1Mi, pid.available: '1'}\nevictionMinimumReclaim: {memory.available: '0', pid.available: 120%}"
+    )
+    assert {one.signal: one.reclaim for one in found.looks.thresholds} == {"memory.available": "0", "pid.available": "120%"}
 
 
 def test_an_ignored_field_may_be_wrong_and_an_unknown_one_is_reported():
@@ -248,7 +262,8 @@ def test_without_a_file_the_hard_thresholds_are_those_of_a_file():
 def test_reserved_cores_are_all_of_the_cpu_that_is_reserved():
     text = "systemReserved: {cpu: 100m, memory: 1Gi, pid: '1000'}\nkubeReserved: {cpu: 200m, memory: 1Gi}\n"
     assert options.reserved(configuration(text).kubelet) == {"cpu": 300, "memory": 2 * GIB}
-    assert options.reserved(configuration(text + "reservedSystemCPUs: 0-1,3").kubelet) == {"cpu": 3000, "memory": 2 * GIB}
+    for cores in ("0-1,3", "0-1,1,3,0"):
+        assert options.reserved(configuration(text + f"reservedSystemCPUs: {cores}").kubelet) == {"cpu": 3000, "memory": 2 * GIB}
 
 
 def test_the_update_frequency_alone_also_sets_the_report_frequency():
@@ -283,6 +298,21 @@ def test_an_external_cloud_is_one_more_taint_and_others_are_refused():
         chosen(own={"cloud_provider": "aws"})
 
 
+@pytest.mark.parametrize(
+    ("given", "addresses"),
+    [
+        (("2001:0DB8::1",), ("2001:db8::1",)),
+        (("::ffff:10.0.0.1",), ("10.0.0.1",)),
+        ((" 10.0.0.1", "fd00:0::1 "), ("10.0.0.1", "fd00::1")),
+        (("010.0.0.1",), ("10.0.0.1",)),
+        (("",), ()),
+        (("10.0.0.1", ""), ("10.0.0.1",)),
+    ],
+)
+def test_node_addresses_are_read_and_written_as_by_the_kubelet(given, addresses):
+    assert chosen(own={"node_ips": given}).looks.node_ips == addresses
+
+
 def test_paths_follow_the_root_directory():
     assert (str(chosen().root), str(chosen().pki)) == ("/var/lib/kubelet", "/var/lib/kubelet/pki")
     assert str(chosen(own={"root_dir": "/r"}).pki) == "/r/pki"
@@ -306,6 +336,7 @@ def test_own_flags_of_the_agent_are_read():
         ({"node_ips": ("10.0.0.1", "10.0.0.2")}, "--node-ip"),
         ({"node_ips": ("10.0.0.1", "::")}, "--node-ip"),
         ({"node_ips": ("1", "2", "3")}, "--node-ip"),
+        ({"node_ips": ("fd00::1%eth0",)}, "--node-ip"),
     ],
 )
 def test_impossible_values_are_refused_with_the_name_of_the_flag(own, reason):

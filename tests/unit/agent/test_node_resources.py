@@ -49,6 +49,13 @@ def test_configuring_one_threshold_drops_the_others():
     assert resources.allocatable(profile)["ephemeral-storage"] == "99Gi"
 
 
+@pytest.mark.parametrize("off", ["0%", "100%"])
+def test_a_threshold_that_is_off_reserves_nothing(off):
+    profile = machine(memory=8 * GIB, hard_eviction={"memory.available": off, "nodefs.available": off})
+    assert resources.allocatable(profile)["memory"] == "8Gi"
+    assert resources.allocatable(profile)["ephemeral-storage"] == "100Gi"
+
+
 def test_reservations_beyond_capacity_leave_nothing():
     assert resources.allocatable(machine(cpu_millis=1000, reserved={"cpu": 2000}))["cpu"] == "0"
 

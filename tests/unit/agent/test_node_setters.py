@@ -109,8 +109,18 @@ def test_an_image_has_five_names_at_most():
     assert status(seen)["images"][0]["names"] == list("abcde")
 
 
-def of_cloud(node: dict[str, Any], *, given: tuple[str, ...] = (), cloud: bool = True) -> dict[str, Any]:
-    return setters.compute(node, facts(**REAL, external_cloud=cloud, node_ips=given), now=LATER, snapshot=SEEN)
+def test_handlers_of_an_earlier_runtime_are_removed_and_its_features_stay():
+    """The kubelet replaces the list each time, and the features only when the runtime has reported them."""
+    before = {"status": {"runtimeHandlers": [{"name": "old"}], "features": {"supplementalGroupsPolicy": True}}, "metadata": {}}
+    found = setters.compute(before, facts(**REAL), now=NOW, snapshot=Snapshot(addresses=("10.0.0.1",)))["status"]
+    assert "runtimeHandlers" not in found
+    assert found["features"] == {"supplementalGroupsPolicy": True}
+
+
+def of_cloud(
+    node: dict[str, Any], *, given: tuple[str, ...] = (), cloud: bool = True, seen: Snapshot = SEEN, failed: Any = setters.nothing
+) -> dict[str, Any]:
+    return setters.compute(node, facts(**REAL, external_cloud=cloud, node_ips=given), now=LATER, snapshot=seen, failed=failed)
 
 
 def addresses(node: dict[str, Any]) -> list[str]:
@@ -135,6 +145,16 @@ def test_only_an_external_cloud_gets_an_annotation_with_the_given_addresses():
     assert of_cloud(bare, given=("10.0.0.2", "fd00::2"))["metadata"]["annotations"] == {PROVIDED: "10.0.0.2,fd00::2", "theirs": "x"}
     for given, cloud in (((), True), (("0.0.0.0",), True), (("10.0.0.2",), False)):
         assert of_cloud(bare, given=given, cloud=cloud)["metadata"]["annotations"] == {"theirs": "x"}
+
+
+def test_a_given_address_that_the_machine_does_not_have_is_not_passed_to_an_external_cloud():
+    for theirs in ([], [{"type": "ExternalIP", "address": "192.0.2.1"}]):
+        node: dict[str, Any] = {"metadata": {"annotations": {PROVIDED: "10.0.0.1"}}, "status": {"addresses": theirs}}
+        failures: list[tuple[str, str]] = []
+        seen = Snapshot(address_trouble="no interface has it")
+        found = of_cloud(node, given=("10.0.0.2",), seen=seen, failed=lambda *failure: failures.append(failure))  # noqa: B023
+        assert (found["metadata"]["annotations"], found["status"]["addresses"]) == ({PROVIDED: "10.0.0.1"}, theirs)
+        assert failures == [("addresses", "no interface has it")]
 
 
 def test_reasons_for_not_being_ready_are_in_the_order_of_the_kubelet():

@@ -32,7 +32,8 @@ class KubeletFlag:
 KINDS: Final = ("text", "flag", "int", "list", "pairs", "less", "span", "taints", "headers", "limits")
 """Kinds of values: `pairs` are `name=value`, `less` are `signal<amount`.
 
-`taints`, `headers` and `limits` have their own syntax and are read as lists.
+`taints`, `headers` and `limits` have their own syntax. `headers` and `limits` are read as lists; of several `taints`
+flags the last one counts, as with the kubelet.
 """
 
 _CADVISOR: Final = "it has no cAdvisor"
@@ -156,7 +157,7 @@ _OWN: Final = (
     KubeletFlag("kubeconfig", "text", standing=HONOURED, text="kubeconfig of the node; written when there is a certificate"),
     KubeletFlag(
         "node-ip",
-        "list",
+        "text",
         standing=HONOURED,
         text="address of the node, or one of each IP family; 0.0.0.0 or :: for any address of that family",
     ),

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kubewright.agent.configuration.kubelet_api import KubeletAPIOptions, kubelet_api_options
 from kubewright.agent.configuration.reading import AgentConfiguration
 from kubewright.agent.dependencies import Duties, Timings
-from kubewright.agent.observation.addresses import node_ip_errors
+from kubewright.agent.observation.addresses import canonical, node_ip_errors
 from kubewright.agent.observation.observer import Looks
 from kubewright.agent.status.facts import MachineProfile, NodeFacts, check_labels
 from kubewright.agent.status.pressures import HARD_EVICTION, thresholds
@@ -133,14 +133,14 @@ def options_of(configuration: AgentConfiguration, own: Own, *, host_name: str) -
             f"--cloud-provider={own.cloud_provider}: in-tree cloud providers have been removed", remedy="use external, or leave it out"
         )
     name = (own.hostname_override or host_name).strip().lower()
-    labels = _labels(own.node_labels)
+    labels, node_ips = _labels(own.node_labels), canonical(own.node_ips)
     check_labels(dict(labels))
     errors = [
         *(
             FieldError(path=FieldPath("--hostname-override"), type=FieldErrorType.INVALID, value=name, reason=reason)
             for reason in subdomain_problems(name)
         ),
-        *node_ip_errors(own.node_ips),
+        *node_ip_errors(node_ips),
         *_lifetime_errors(own.certificate_lifetime),
     ]
     if errors:
@@ -156,7 +156,7 @@ def options_of(configuration: AgentConfiguration, own: Own, *, host_name: str) -
         root=root,
         runtime=kubelet["containerRuntimeEndpoint"],
         runtime_timeout=kubelet["runtimeRequestTimeout"].seconds,
-        looks=Looks(name=name, node_ips=own.node_ips, thresholds=watched, hold=hold),
+        looks=Looks(name=name, node_ips=node_ips, thresholds=watched, hold=hold),
         duties=Duties(
             registers=_or(kubelet["registerNode"], True),
             csi_node=True,

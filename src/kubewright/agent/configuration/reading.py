@@ -39,6 +39,8 @@ _DEFAULTS: Final[Mapping[str, object]] = {
     "runtimeRequestTimeout": "2m0s",
 }
 """The meaning of a zero value in a file. A zero given by a flag means zero."""
+_RESERVABLE: Final = ("cpu", "memory", "ephemeral-storage", "pid")
+"""What systemReserved and kubeReserved may contain (kubelet v1.36: cmd/kubelet/app/server.go, parseResourceList)."""
 _LASTING: Final = (_UPDATE, "runtimeRequestTimeout")
 """Intervals for which the agent refuses values that would make it spin, or time out every call.
 
@@ -166,8 +168,13 @@ def _errors(found: Mapping[str, Any]) -> Iterator[FieldError]:
         yield FieldError(path=FieldPath(path), type=FieldErrorType.INVALID, reason=problem)
     for name in ("systemReserved", "kubeReserved"):
         for resource, text in (found[name] or {}).items():
-            if problem := _amount_problem(text):
-                yield FieldError(path=FieldPath(name).key(resource), type=FieldErrorType.INVALID, value=text, reason=problem)
+            path = FieldPath(name).key(resource)
+            if resource not in _RESERVABLE:
+                yield FieldError(
+                    path=path, type=FieldErrorType.UNSUPPORTED, value=resource, reason=f"must be one of {', '.join(_RESERVABLE)}"
+                )
+            elif problem := _amount_problem(text):
+                yield FieldError(path=path, type=FieldErrorType.INVALID, value=text, reason=problem)
     if not found["port"]:
         yield FieldError(path=FieldPath("port"), type=FieldErrorType.INVALID, value=0, reason="must be between 1 and 65535")
     for name in _LASTING:
@@ -233,7 +240,7 @@ def _taints(flag: KubeletFlag, value: object) -> list[dict[str, str]]:
     A trailing `-` removes a taint, and is dropped because there are none yet.
     """
     found: list[dict[str, str]] = []
-    for text in value if isinstance(value, tuple) else ():
+    for text in str(value).split(",") if value else ():
         if text.endswith("-"):
             continue
         head, colon, effect = text.rpartition(":")

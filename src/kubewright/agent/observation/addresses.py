@@ -9,6 +9,7 @@ import ipaddress
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from kubewright.apis import formats
 from kubewright.base.errors import HostError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.host.readers import Network
@@ -37,7 +38,7 @@ def node_addresses(given: Sequence[str], *, name: str, network: Network, look_up
     if specified:
         return tuple(specified)
     if _is_address(name):
-        return (name,)
+        return canonical((name,))
     first: Family = 6 if given and ":" in given[0] else 4
     found = [address for address in look_up(name) if not _unusable(address, own)]
     by_family = sorted(found, key=lambda address: (6 if ":" in address else 4) != first)
@@ -47,8 +48,14 @@ def node_addresses(given: Sequence[str], *, name: str, network: Network, look_up
     return (chosen,)
 
 
+def canonical(given: Iterable[str]) -> tuple[str, ...]:
+    """Return the addresses of `--node-ip` as Go writes them, without blanks and empty ones; others stay as they are."""
+    texts = (text for one in given if (text := one.strip()))
+    return tuple(str(formats.address(text) or text) for text in texts)
+
+
 def node_ip_errors(given: Iterable[str]) -> list[FieldError]:
-    """Return the errors in `--node-ip`: it must be one address, or two of different families."""
+    """Return the errors in the canonical addresses of `--node-ip`: they must be one, or two of different families."""
     path, values = FieldPath("--node-ip"), list(given)
     bad = [value for value in values if not _is_address(value)]
     if bad:
@@ -62,11 +69,7 @@ def node_ip_errors(given: Iterable[str]) -> list[FieldError]:
 
 
 def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
+    return formats.address(text) is not None
 
 
 def _unusable(address: str, own: set[str]) -> str:

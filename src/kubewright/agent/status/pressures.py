@@ -7,12 +7,14 @@ of a resource, as a kubelet's Node does.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from kubewright.base.durations import Duration
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
+from kubewright.base.patterns import Pattern
 from kubewright.base.quantity import Quantity
 from kubewright.base.records import dataclass, field
 from kubewright.host import usage
@@ -91,8 +93,11 @@ HARD_EVICTION: Final[Mapping[str, str]] = {signal.name: signal.least for row in 
 """The kubelet's default hard eviction thresholds. Configuring one of them drops all others."""
 
 GRACE: Final = "evictionSoftGracePeriod"
+RECLAIM: Final = "evictionMinimumReclaim"
 UNMEASURED: Final = ("allocatableMemory.available", "containerfs.available", "containerfs.inodesFree")
 """The kubelet's signals about its own pods. There are no pods here."""
+_NO_AMOUNT: Final = "must be an amount like 100Mi, or a percentage like 10%"
+_NUMBER: Final = Pattern(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +114,7 @@ class Threshold:
     @property
     def is_off(self) -> bool:
         """Whether the threshold is a percentage that disables it."""
-        return self.least.endswith("%") and float(self.least[:-1]) in {0.0, 100.0}
+        return is_off(self.least)
 
     def is_met(self, amount: Amount, *, already: bool) -> bool:
         """Whether too little is available. `already`: that was so at the last measurement."""
@@ -138,6 +143,11 @@ class PressureState:
     def conditions(self, *, now: float, hold: float) -> frozenset[str]:
         """Return the conditions that are true: seen less than `hold` seconds ago (`evictionPressureTransitionPeriod`)."""
         return frozenset(name for name, at in self.seen.items() if now - at < hold or any(SIGNALS[one.signal] == name for one in self.met))
+
+
+def is_off(threshold: str) -> bool:
+    """Whether a threshold is a percentage that disables it: then nothing is reserved for it either."""
+    return threshold.endswith("%") and float(threshold[:-1]) in {0.0, 100.0}
 
 
 def eviction_amount(threshold: str, total: int) -> int:
@@ -170,7 +180,7 @@ def threshold_errors(found: Mapping[str, Mapping[str, str]]) -> Iterator[FieldEr
             path = FieldPath(name).key(signal)
             if signal not in SIGNALS and signal not in UNMEASURED:
                 yield FieldError(path=path, type=FieldErrorType.UNSUPPORTED, value=signal, reason=f"must be one of {', '.join(SIGNALS)}")
-            elif reason := _grace_problem(text) if name == GRACE else _amount_problem(text):
+            elif reason := _PROBLEMS.get(name, _threshold_problem)(text):
                 yield FieldError(path=path, type=FieldErrorType.INVALID, value=text, reason=reason)
     for signal in found.get("evictionSoft", {}):
         if signal not in found.get(GRACE, {}):
@@ -178,13 +188,31 @@ def threshold_errors(found: Mapping[str, Mapping[str, str]]) -> Iterator[FieldEr
             yield FieldError(path=path, type=FieldErrorType.REQUIRED, reason="each threshold of evictionSoft needs its grace period")
 
 
-def _amount_problem(text: str) -> str:
+def _threshold_problem(text: str) -> str:
+    """Return why a threshold is refused: an amount of 0 is, a percentage of 0 disables the threshold."""
     try:
         if text.endswith("%"):
-            return "" if 0 <= float(text[:-1]) <= 100 else "must be between 0% and 100%"
+            return "" if 0 <= _percentage(text) <= 100 else "must be between 0% and 100%"
+        return "" if Quantity.parse(text).nanos > 0 else "must be more than 0"
+    except ValueError:
+        return _NO_AMOUNT
+
+
+def _reclaim_problem(text: str) -> str:
+    """Return why a minimum reclaim is refused: a percentage of 0 is, an amount of 0 changes nothing."""
+    try:
+        if text.endswith("%"):
+            return "" if _percentage(text) > 0 else "must be more than 0%"
         return "" if Quantity.parse(text).nanos >= 0 else "must not be negative"
     except ValueError:
-        return "must be an amount like 100Mi, or a percentage like 10%"
+        return _NO_AMOUNT
+
+
+def _percentage(text: str) -> float:
+    """Read a percentage. Raises ValueError for texts that only Python reads as a number."""
+    if _NUMBER.fullmatch(text.removesuffix("%")) is None:
+        raise ValueError(text)
+    return float(text.removesuffix("%"))
 
 
 def _grace_problem(text: str) -> str:
@@ -192,3 +220,7 @@ def _grace_problem(text: str) -> str:
         return "" if Duration.parse(text) >= 0 else "must not be negative"
     except ValueError as error:
         return str(error)
+
+
+_PROBLEMS: Final[Mapping[str, Callable[[str], str]]] = {GRACE: _grace_problem, RECLAIM: _reclaim_problem}
+"""The rule for the values of a field; the other fields contain thresholds."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kubewright.agent.status.facts import MachineProfile
-from kubewright.agent.status.pressures import eviction_amount
+from kubewright.agent.status.pressures import eviction_amount, is_off
 from kubewright.base.quantity import Quantity
 
 _EVICTION_RESOURCES: Final = {"memory.available": "memory", "nodefs.available": "ephemeral-storage"}
@@ -55,7 +55,8 @@ def reservation(profile: MachineProfile) -> dict[str, int]:
     """Return what is withheld from pods: millicores for cpu, bytes for the others."""
     amounts, machine = dict(profile.reserved), _machine(profile)
     for signal, resource in _EVICTION_RESOURCES.items():
-        if resource in machine and (threshold := profile.hard_eviction.get(signal)):
+        threshold = profile.hard_eviction.get(signal)
+        if threshold and resource in machine and not is_off(threshold):
             amounts[resource] = amounts.get(resource, 0) + eviction_amount(threshold, machine[resource])
     return amounts
 

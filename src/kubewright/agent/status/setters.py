@@ -105,11 +105,12 @@ def nothing(_setter: str, _reason: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """The input of a setter: the new status, the facts, the observations, and the time (RFC 3339, whole seconds).
+    """The input of a setter: the new metadata and status, the facts, the observations, and the time (RFC 3339, whole seconds).
 
     `storage` says why the node's storage is not ready, '' if it is.
     """
 
+    metadata: Object
     status: Object
     facts: NodeFacts
     snapshot: Snapshot
@@ -130,8 +131,8 @@ def compute(
     own = new.setdefault("metadata", {}).setdefault("labels", {})
     own[OPERATING_SYSTEM] = facts.profile.operating_system
     own[ARCHITECTURE] = facts.profile.architecture
-    _set_provided_ips(new["metadata"], facts)
     draft = Draft(
+        metadata=new["metadata"],
         status=new.setdefault("status", {}),
         facts=facts,
         snapshot=snapshot or Snapshot(addresses=facts.addresses),
@@ -176,9 +177,12 @@ def set_addresses(draft: Draft) -> None:
     """Write the InternalIPs and the host name. Raises HostError, and changes nothing, if no address was found.
 
     With an external cloud the cloud controller writes them: until it has, they are the given ones, or only the host
-    name.
+    name. It is told about given ones by an annotation, but not about those that do not belong to this machine.
     """
     facts, name = draft.facts, {"type": "Hostname", "address": draft.facts.name}
+    if facts.specified_ips and draft.snapshot.address_trouble:
+        raise HostError(draft.snapshot.address_trouble)
+    _set_provided_ips(draft.metadata, facts)
     if facts.external_cloud and (draft.status.get("addresses") or not facts.node_ips):
         draft.status.setdefault("addresses", [name])
         return
@@ -251,9 +255,11 @@ def _image(image: Image) -> Object:
 
 
 def set_runtime_handlers(draft: Draft) -> None:
-    """Write how the runtime can run containers; both features are always supported."""
+    """Write how the runtime can run containers, nothing if it has not said so, or not yet."""
     if draft.snapshot.handlers:
         draft.status["runtimeHandlers"] = [_handler(one) for one in draft.snapshot.handlers]
+    else:
+        draft.status.pop("runtimeHandlers", None)
 
 
 def _handler(handler: RuntimeHandler) -> Object:

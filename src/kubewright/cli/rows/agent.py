@@ -11,7 +11,7 @@ from kubewright.apis.schema import Fields, Plain
 from kubewright.cli.rows.commands import summary
 from kubewright.cli.rows.model import ALL_FORMATS, BOOL, DURATION, INT32, LIST, PATH, STRING, Command, Flag, Workflow
 
-_KINDS = {"flag": BOOL, "int": INT32, "span": DURATION, "text": STRING}
+_KINDS = {"flag": BOOL, "int": INT32, "span": DURATION, "text": STRING, "taints": STRING}
 """The parser's kind for a kind of the kubelet's flags; all others are lists, which their reader splits."""
 _SHOWN = {"pairs": "mapStringString", "less": "mapStringString", "taints": "[]v1.Taint", "limits": "reserved-memory"}
 """The placeholder in help for a kind's value, if it is not our own word."""

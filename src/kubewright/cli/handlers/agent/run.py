@@ -71,7 +71,7 @@ def options_of(parsed: Parsed, configuration: reading.AgentConfiguration, *, hos
         cert_dir=absolute(parsed.text("cert-dir")),
         root_dir=absolute(parsed.text("root-dir")),
         hostname_override=parsed.text("hostname-override"),
-        node_ips=parsed.strings("node-ip"),
+        node_ips=tuple(parsed.text("node-ip").split(",")),
         node_labels=parsed.strings("node-labels"),
         cloud_provider=parsed.text("cloud-provider"),
         certificate_lifetime=_seconds(parsed, "certificate-lifetime"),
