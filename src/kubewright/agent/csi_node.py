@@ -23,13 +23,14 @@ NOT_YET: Final = "CSINode is not yet initialized"
 MIGRATED: Final = "storage.alpha.kubernetes.io/migrated-plugins"
 PLUGINS: Final = ("aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume")
 """In-tree volume plug-ins that CSI drivers have replaced, without their domain kubernetes.io."""
+_MIGRATED_PLUGINS: Final = ",".join(f"kubernetes.io/{name}" for name in PLUGINS)
 _FIRST: Final = 0.03
 _MOST: Final = 30.0
 
 
 def new_csi_node(node: Mapping[str, Any]) -> Object:
     """Return the CSINode to create for a Node."""
-    annotations = {MIGRATED: ",".join(f"kubernetes.io/{name}" for name in PLUGINS)}
+    annotations = {MIGRATED: _MIGRATED_PLUGINS}
     metadata = {"name": node["metadata"]["name"], "annotations": annotations, "ownerReferences": [owner_reference(node)]}
     return {"apiVersion": CSI_NODE.api_version, "kind": CSI_NODE.kind, "metadata": metadata, "spec": {"drivers": []}}
 
@@ -37,7 +38,19 @@ def new_csi_node(node: Mapping[str, Any]) -> Object:
 def belongs(csi_node: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
     """Whether a CSINode belongs to this Node, and not to an earlier Node of the same name."""
     owners = csi_node["metadata"].get("ownerReferences") or ()
-    return any(owner.get("kind") == "Node" and owner.get("uid") == node["metadata"]["uid"] for owner in owners)
+    return any(all(owner.get(key) == value for key, value in _identity_of(node).items()) for owner in owners)
+
+
+def _identity_of(node: Mapping[str, Any]) -> Object:
+    return {"kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
+
+
+def _annotated(csi_node: Mapping[str, Any]) -> Object | None:
+    """Return a CSINode with the current migrated plug-ins, None if it has them: those of an older kubelet may be others."""
+    annotations = csi_node["metadata"].get("annotations") or {}
+    if set(annotations.get(MIGRATED, "").split(",")) == set(_MIGRATED_PLUGINS.split(",")):
+        return None
+    return {**csi_node, "metadata": {**csi_node["metadata"], "annotations": {**annotations, MIGRATED: _MIGRATED_PLUGINS}}}
 
 
 async def publish_once(api: AsyncKubeAPI, node: Mapping[str, Any], *, is_new: bool) -> bool:
@@ -54,7 +67,7 @@ async def publish_once(api: AsyncKubeAPI, node: Mapping[str, Any], *, is_new: bo
 
 
 async def ensure_csi_node(api: Callable[[], AsyncKubeAPI], node: Callable[[], Mapping[str, Any]], *, failed: Callable[[str], None]) -> None:
-    """Make sure that this Node has a CSINode: keep an existing one, replace one of an earlier Node.
+    """Make sure that this Node has a CSINode: keep or correct an existing one, replace one of an earlier Node.
 
     Retries until it works.
 
@@ -81,6 +94,9 @@ async def _ensure(api: AsyncKubeAPI, node: Mapping[str, Any]) -> None:
     except NotFound:
         found = None
     if found is not None and belongs(found, node):
+        corrected = _annotated(found)
+        if corrected is not None:
+            await api.update(corrected)
         return
     if found is not None:
         await api.delete(CSI_NODE, name, uid=found["metadata"]["uid"])

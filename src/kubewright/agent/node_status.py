@@ -49,6 +49,9 @@ After that, something else is writing to the Node too, and the next round is soo
 """
 
 
+_PARTS = ("metadata", "spec", "status")
+
+
 class NodeStatusManager:
     """One Node as its agent sees it. `node` is the API's last answer; there is no watch, and every write updates it.
 
@@ -166,7 +169,7 @@ class NodeStatusManager:
             await asyncio.sleep(pause)
             pause = min(pause * 2, self._timings.pod_cidr_most)
             try:
-                self._accept_answer(await self._api().get(NODE, self._facts.name))
+                self._accept_answer(await self._read())
             except APIError as error:
                 self._failed(error)
 
@@ -218,26 +221,27 @@ class NodeStatusManager:
 
     async def _register_once(self) -> Object:
         if not self._registers:
-            return await self._api().get(NODE, self._facts.name)
+            return await self._read()
         self.failures = {}
         first = registration.first_node(
             self._facts, now=self._now(), snapshot=self._source.snapshot, storage=self._storage, failed=self._setter_failed
         )
         try:
-            created = await self._api().create(first)
+            created = _complete(await self._api().create(first))
         except (AlreadyExists, Conflict, Forbidden):
-            existing = await self._api().get(NODE, self._facts.name)
+            existing = await self._read()
         else:
             self.is_new = True
             self._notify_changes(None, created)
             return created
+        self._notify_changes(None, first)  # like a kubelet, which computes the first status of an existing Node too
         corrected = registration.reconcile(existing, first, self._facts)
         return existing if corrected is None else await self._send(existing, corrected)
 
     async def _attempt(self, *, cached: bool) -> None:
         known = self.node if cached and self._is_known() else None
         self._fresh = False
-        old = known or await self._api().get(NODE, self._facts.name)
+        old = known or await self._read()
         new, changed = self._computed(old)
         if changed or self._is_due():
             self._report = self._report.attempted(changed=changed, timings=self._timings, random=self._seams.random)
@@ -260,8 +264,11 @@ class NodeStatusManager:
     def _seen(self) -> Snapshot:
         return replace(self._source.snapshot, shutting_down=True) if self._shutting_down else self._source.snapshot
 
+    async def _read(self) -> Object:
+        return _complete(await self._api().get(NODE, self._facts.name))
+
     async def _send(self, old: Object, new: Object) -> Object:
-        return await self._api().patch(NODE, self._facts.name, node_status_patch(old, new), subresource="status")
+        return _complete(await self._api().patch(NODE, self._facts.name, node_status_patch(old, new), subresource="status"))
 
     def _accept_answer(self, answer: Object) -> None:
         self.node = answer
@@ -310,3 +317,8 @@ class NodeStatusManager:
 
     def _now(self) -> str:
         return rfc3339(self._seams.clock.now())
+
+
+def _complete(node: Object) -> Object:
+    """Return a Node of the API with all its parts, and without fields that are null."""
+    return {**node, **{part: {key: value for key, value in (node.get(part) or {}).items() if value is not None} for part in _PARTS}}

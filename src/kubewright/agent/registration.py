@@ -62,7 +62,7 @@ def _attach_detach(new: Object, first: Mapping[str, Any], _facts: NodeFacts) -> 
 def _default_labels(new: Object, first: Mapping[str, Any], _facts: NodeFacts) -> bool:
     labels = new.setdefault("metadata", {}).setdefault("labels", {})
     ours = first["metadata"].get("labels", {})
-    stale = [key for key in RECONCILED if key in ours and labels.get(key) != ours[key]]
+    stale = [key for key in RECONCILED if key in ours and labels.get(key, "") != ours[key]]
     for key in stale:
         _put(labels, key, ours[key] or None)
     return bool(stale)
@@ -92,11 +92,15 @@ def _huge_pages(new: Object, first: Mapping[str, Any], _facts: NodeFacts) -> boo
     changed = bool(gone)
     for name in _RESOURCE_MAPS:
         found, wanted = new["status"][name], first["status"].get(name) or {}
-        wrong = [key for key in sizes if found.get(key) != wanted.get(key)]
+        wrong = [key for key in sizes if not resources.same_amounts(_only(found, key), _only(wanted, key))]
         for key in (*gone, *wrong):
             _put(found, key, wanted.get(key))
         changed = changed or bool(wrong)
     return changed
+
+
+def _only(amounts: Mapping[str, str], name: str) -> dict[str, str]:
+    return {name: amounts[name]} if name in amounts else {}
 
 
 def _put(target: dict[str, str], key: str, value: str | None) -> None:

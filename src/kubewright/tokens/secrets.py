@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.clock import Clock, rfc3339
@@ -29,8 +29,13 @@ TYPE: Final = "bootstrap.kubernetes.io/token"
 PREFIX: Final = "bootstrap-token-"
 SIGNING: Final = "signing"
 _USAGE: Final = "usage-bootstrap-"
-# Go's time.RFC3339, as time.Parse reads it: fractions allowed, capital letters only.
-_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
+# Go's time.RFC3339, as time.Parse reads it: fractions and hours of one digit allowed, capital letters only.
+_MOMENT: Final = re.compile(
+    r"(?P<date>\d{4}-\d\d-\d\d)T(?P<hour>[01]?\d|2[0-3])(?P<rest>:\d\d:\d\d(?:[.,]\d+)?)(?:Z|(?P<sign>[+-])(?P<hours>\d\d):(?P<minutes>\d\d))",
+    re.ASCII,
+)
+_MOST_HOURS, _MOST_MINUTES = 24, 60
+"""The largest offset that Go reads."""
 
 
 def name_of(token_id: str) -> str:
@@ -101,10 +106,15 @@ class StoredToken:
 
 def parse_moment(text: str) -> datetime | None:
     """Parse a time as Go's RFC 3339; None for other texts."""
-    if not _MOMENT.fullmatch(text):
+    found = _MOMENT.fullmatch(text)
+    if found is None:
         return None
+    hours, minutes = int(found["hours"] or 0), int(found["minutes"] or 0)
+    if hours > _MOST_HOURS or minutes > _MOST_MINUTES:
+        return None
+    offset = timedelta(hours=hours, minutes=minutes) * (-1 if found["sign"] == "-" else 1)
     try:
-        return datetime.fromisoformat(text.replace(",", ".")).astimezone(UTC)
+        return datetime.fromisoformat(f"{found['date']}T{found['hour']:0>2}{found['rest'].replace(',', '.')}+00:00") - offset
     except (ValueError, OverflowError):
         return None
 

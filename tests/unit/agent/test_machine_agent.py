@@ -95,6 +95,23 @@ async def test_the_csi_node_of_an_earlier_node_is_replaced_and_the_own_one_kept(
     assert len(api.made("create", "csinodes")) == 2  # the first found one there
 
 
+async def test_the_migrated_plug_ins_of_an_older_kubelet_are_corrected():
+    api = FakeAPI()
+    async with running(made(api)) as agent:
+        await agent.ready.wait()
+    right, old = api.get(CSI_NODE, "node-1"), api.get(CSI_NODE, "node-1")
+    old["metadata"]["annotations"] = {csi_node.MIGRATED: "kubernetes.io/cinder", "theirs": "x"}
+    old["spec"]["drivers"] = [{"name": "d", "nodeID": "n", "topologyKeys": None}]
+    api.put(old)
+    for _ in range(2):
+        async with running(made(api)) as agent:
+            await agent.ready.wait()
+    found = api.get(CSI_NODE, "node-1")
+    assert found["metadata"]["annotations"] == {**right["metadata"]["annotations"], "theirs": "x"}
+    assert found["spec"] == old["spec"]
+    assert len(api.made("update", "csinodes")) == 1
+
+
 @pytest.mark.parametrize("left", [("CSINode",), ()], ids=["as it was left", "without its CSINode"])
 async def test_a_ready_node_that_is_taken_over_stays_ready_and_only_heartbeats_change(left: tuple[str, ...]):
     api = FakeAPI()

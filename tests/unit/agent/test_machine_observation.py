@@ -11,7 +11,7 @@ import pytest
 
 from kubewright.agent.observation.addresses import node_addresses
 from kubewright.agent.observation.observer import Looks, MachineObserver, ObservedMachine, OneThread
-from kubewright.agent.observation.runtime import DOWN, UNCHECKED, RuntimeHealth
+from kubewright.agent.observation.runtime import DOWN, UNCHECKED, RuntimeHealth, shown_version
 from kubewright.agent.status.pressures import SIGNALS, PressureState, Threshold, thresholds
 from kubewright.base.errors import HostError
 from kubewright.host import usage
@@ -184,6 +184,31 @@ def test_an_unready_runtime_is_quoted_and_its_network_state_is_still_used():
         "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:cni plugin not initialized"
     )
     assert health.errors(30.0)[0] == DOWN
+
+
+def test_a_missing_condition_of_the_runtime_is_quoted_as_by_the_kubelet():
+    health = RuntimeHealth().updated(RuntimeStatus(conditions=()), now=0.0)
+    assert health.network == "container runtime network not ready: <nil>"
+    assert health.errors(1.0) == (UNCHECKED, "container runtime not ready: <nil>")
+
+
+@pytest.mark.parametrize(
+    ("reported", "shown"),
+    [
+        ("v2.2.1", "2.2.1"),
+        ("2.0.0-rc.1+build", "2.0.0-rc.1+build"),
+        ("1.6.20~ds1", "1.6.20"),
+        ("v1.7", "1.7"),
+        ("1.34.1.2-x", "1.34.1.2"),
+        ("1.02.3", "1.2.3"),
+        ("2", "Unknown"),
+        ("01.2.3", "Unknown"),
+        ("unknown", "Unknown"),
+        ("", "Unknown"),
+    ],
+)
+def test_the_version_of_the_runtime_is_written_as_by_the_kubelet(reported, shown):
+    assert shown_version(RuntimeVersion(name="containerd", version=reported)) == f"containerd://{shown}"
 
 
 def addresses(

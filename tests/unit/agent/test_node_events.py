@@ -78,6 +78,20 @@ async def test_an_agent_reports_its_start_and_changes_and_simulated_nodes_do_not
         assert [one["source"] for one in sent] == [{"component": "kubelet", "host": "node-1"}] * count
 
 
+@pytest.mark.looptime
+async def test_an_agent_that_starts_again_reports_the_pressures_it_finds_and_only_a_changed_readiness():
+    api, store = FakeAPI(), joined(now=START)
+    for _ in range(2):
+        subject = agent_of(api, store=store, facts=SUBJECT, duties=Duties(csi_node=True, events=True))
+        api.calls.clear()
+        async with running(subject) as agent:
+            await agent.ready.wait()
+            await asyncio.sleep(1)
+    assert [call.body["reason"] for call in api.made("create", "events")] == [
+        *("Starting", "NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"),
+    ]
+
+
 def test_cordoning_and_uncordoning_are_reported_once_each():
     node, cordoned = {"metadata": {"name": "n"}, "spec": {}}, {"metadata": {"name": "n"}, "spec": {"unschedulable": True}}
     assert scheduling_event(node, was=False) is None

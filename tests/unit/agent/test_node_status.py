@@ -189,6 +189,15 @@ def test_a_label_that_became_empty_is_removed():
     assert "topology.kubernetes.io/zone" not in new["metadata"]["labels"]
 
 
+def test_an_empty_label_that_the_node_lacks_and_an_equal_amount_need_no_correction():
+    subject = facts(labels=(("topology.kubernetes.io/zone", ""),), profile=machine(huge_pages={"2Mi": 1 << 30}))
+    first = registration.first_node(subject, now=NOW)
+    existing = stored(first)
+    del existing["metadata"]["labels"]["topology.kubernetes.io/zone"]
+    existing["status"]["capacity"]["hugepages-2Mi"] = "1073741824"
+    assert registration.reconcile(existing, first, subject) is None
+
+
 def test_a_reconciled_node_needs_nothing_more():
     first = registration.first_node(facts(), now=NOW)
     existing = stored(first)

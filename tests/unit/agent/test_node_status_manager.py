@@ -72,6 +72,21 @@ async def test_unnoticed_conditions_of_a_controller_are_restored_with_the_next_r
         assert agent.is_ready
 
 
+async def test_a_node_with_empty_fields_is_read_like_one_without_them():
+    """A server that is not written in Go may answer so."""
+    api = FakeAPI()
+    Controllers(api)
+    async with running(agent_of(api, store=joined())) as agent:
+        await agent.ready.wait()
+    stored = api.objects["nodes", "", "node-1"]
+    stored["metadata"].update(annotations=None, labels=None)
+    stored["spec"].update(taints=None)
+    stored["status"] = None
+    async with running(agent_of(api, store=joined())) as agent:
+        await asyncio.wait_for(agent.ready.wait(), 30)
+    assert conditions_of(api) == {"False", "True"}
+
+
 async def test_a_status_that_others_keep_changing_causes_no_storm():
     def spoil(call: Call) -> None:
         if (call.verb, call.what) == ("patch", "nodes/status"):

@@ -164,8 +164,8 @@ def _errors(found: Mapping[str, Any]) -> Iterator[FieldError]:
     for row in kubelet_rules.ROWS:
         if row.path in fields.HONOURED and (problem := _problem(row, found)):
             yield FieldError(path=FieldPath(row.path), type=FieldErrorType.INVALID, value=value_at(found, row.path), reason=problem)
-    for path, problem in kubelet_rules.taints(found):
-        yield FieldError(path=FieldPath(path), type=FieldErrorType.INVALID, reason=problem)
+    for taint, problem in kubelet_rules.taints(found):
+        yield FieldError(path=FieldPath(taint), type=FieldErrorType.INVALID, reason=problem)
     for name in ("systemReserved", "kubeReserved"):
         for resource, text in (found[name] or {}).items():
             path = FieldPath(name).key(resource)

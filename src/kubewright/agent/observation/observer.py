@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Final, Protocol, TypeVar
 
 from kubewright.agent.observation.addresses import LookUp, node_addresses
-from kubewright.agent.observation.runtime import NETWORK_UNKNOWN, UNCHECKED, RuntimeHealth
+from kubewright.agent.observation.runtime import NETWORK_UNKNOWN, UNCHECKED, UNKNOWN, RuntimeHealth, shown_version
 from kubewright.agent.periodic import Periodic
 from kubewright.agent.status import pressures
 from kubewright.agent.status.pressures import Measurable, PressureState, Threshold
@@ -157,7 +157,7 @@ class MachineObserver:
             return
         try:
             status = await self._ask_patiently(runtime.status)
-            version = _shown(await self._for_runtime.make(runtime.version))
+            version = shown_version(await self._for_runtime.make(runtime.version))
         except HostError as error:
             _log.info("the container runtime does not answer: %s", error)
             version = _unknown(self.snapshot.runtime)
@@ -244,14 +244,9 @@ class MachineObserver:
         return asked.result()
 
 
-def _shown(version: RuntimeVersion) -> str:
-    """Return the runtime's version as a Node reports it, without containerd's v."""
-    return f"{version.name}://{version.version.removeprefix('v')}"
-
-
 def _unknown(runtime: str) -> str:
     """Return the version of a runtime that does not answer (kubelet v1.36: nodestatus.VersionInfo); '' if it never did."""
-    return f"{runtime.partition('://')[0]}://Unknown" if runtime else ""
+    return f"{runtime.partition('://')[0]}://{UNKNOWN}" if runtime else ""
 
 
 def _now() -> float:

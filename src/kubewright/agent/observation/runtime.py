@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
+from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, replace
-from kubewright.host.states import NETWORK_READY, READY, Condition, RuntimeHandler, RuntimeStatus
+from kubewright.base.versions import Version
+from kubewright.host.seam import RuntimeVersion
+from kubewright.host.states import NETWORK_READY, READY, RuntimeHandler, RuntimeStatus
 
 SILENCE: Final = 30.0
 """Seconds without a report that the runtime is ready, after which it counts as down."""
 UNCHECKED: Final = "container runtime status check may not have completed yet"
 DOWN: Final = "container runtime is down"
 NETWORK_UNKNOWN: Final = "network state unknown"
+UNKNOWN: Final = "Unknown"
+"""The version of a runtime that does not answer, or not with a version."""
+_NUMBERS: Final = Pattern(r"\s*v?((?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,19})+)(?![0-9])", re.ASCII)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +61,28 @@ class RuntimeHealth:
         return DOWN if now - self.ready_at >= SILENCE else ""
 
 
+def shown_version(reported: RuntimeVersion) -> str:
+    """Return the name and version of a runtime as a Node reports them (kubelet v1.36: pkg/kubelet/kuberuntime, newRuntimeVersion).
+
+    What follows the numbers is shown only if it is a semantic version.
+    """
+    return f"{reported.name}://{_canonical(reported.version)}"
+
+
+def _canonical(text: str) -> str:
+    try:
+        return str(Version.parse(text.strip())).removeprefix("v")
+    except ValueError:
+        numbers = _NUMBERS.match(text)
+    return ".".join(str(int(number)) for number in numbers[1].split(".")) if numbers else UNKNOWN
+
+
 def _unmet(status: RuntimeStatus, kind: str) -> str:
     """Return a condition that is not true, in the kubelet's words; '' for one that is.
 
-    A missing condition is not true.
+    A missing condition is not true, and is written as Go writes it.
     """
-    found = next((one for one in status.conditions if one.type == kind), Condition(type=kind, status=False))
+    found = next((one for one in status.conditions if one.type == kind), None)
+    if found is None:
+        return "<nil>"
     return "" if found.status else f"{kind}=false reason:{found.reason} message:{found.message}"
