@@ -51,7 +51,7 @@ def taken(found: Object, terms: LeaseTerms, *, identity: str, now: datetime) -> 
     spec = {
         **old,
         HOLDER: identity,
-        "leaseDurationSeconds": round(terms.seconds),
+        "leaseDurationSeconds": int(terms.seconds),
         "acquireTime": old.get("acquireTime") if renews else time,
         "renewTime": time,
         "leaseTransitions": int(old.get("leaseTransitions") or 0) + (bool(old) and not renews),

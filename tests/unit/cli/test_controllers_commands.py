@@ -82,6 +82,11 @@ def test_one_ca_serves_all_signers_or_each_has_its_own():
         (["--controllers=servingapproving"], "servingapproving needs a policy"),
         (["--leader-elect-renew-deadline=15s"], "longer"),
         (["--leader-elect-retry-period=10s"], "longer"),
+        (["--leader-elect-retry-period=9s"], "1.2 times"),
+        (
+            [f"--leader-elect-{name}" for name in ("lease-duration=900ms", "renew-deadline=500ms", "retry-period=100ms")],
+            "at least a second",
+        ),
         (["--cluster-signing-duration=0s"], "longer than zero"),
         (["--kube-api-qps=many"], "a number above zero"),
         (["--kube-api-qps=0"], "a number above zero"),

@@ -57,6 +57,28 @@ async def test_an_answer_with_too_many_records_is_none():
 
 
 @pytest.mark.asyncio
+async def test_the_servers_of_the_machine_are_read_again_when_they_change(tmp_path):
+    """dnspython asks at port 53, so only the addresses are compared."""
+    path = tmp_path / "resolv.conf"
+    found = DNSResolver(timeout=1.0, machine=str(path))
+    with pytest.raises(DNSUnavailable):
+        await found.addresses("a.example.com")
+
+    def servers() -> list[str]:
+        return [str(one) for one in found.resolver().nameservers]
+
+    for number in (1, 2):
+        path.write_text(f"nameserver 127.0.0.{number}\n")
+        assert servers() == [f"127.0.0.{number}"]
+        assert found.resolver() is found.resolver()
+    path.unlink()  # it is replaced by a new file: the previous servers count meanwhile
+    assert servers() == ["127.0.0.2"]
+    path.with_suffix(".new").write_text("nameserver 127.0.0.3\n")
+    path.with_suffix(".new").rename(path)
+    assert servers() == ["127.0.0.3"]
+
+
+@pytest.mark.asyncio
 async def test_a_server_that_is_not_there_is_unavailable():
     with pytest.raises(DNSUnavailable):
         await DNSResolver((("127.0.0.1", 1),), timeout=1.0).addresses("a.example.com")

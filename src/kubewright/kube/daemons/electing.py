@@ -31,8 +31,8 @@ from kubewright.kube.resources import LEASE
 
 _log = logging.getLogger(__name__)
 
-_JITTER: Final = 1.2
-"""Between two attempts, a candidate waits for up to this many times the retry period."""
+JITTER: Final = 1.2
+"""A candidate prolongs the retry period between two attempts by up to this many times; a renewal has more time than that."""
 _READS: Final = frozenset({"get", "list", "watch"})
 _HARMLESS: Final = frozenset({"SubjectAccessReview", "TokenReview", "Lease"})
 """Kinds that a process may write without leading: reviews change nothing, and the lease is how it becomes the leader."""
@@ -100,7 +100,7 @@ class LeaderElector:
 
     async def _acquire(self) -> None:
         while not await self._attempt():
-            await asyncio.sleep(self._election.retry * (1 + _JITTER * self._random.uniform()))
+            await asyncio.sleep(self._election.retry * (1 + JITTER * self._random.uniform()))
 
     async def _renew(self) -> None:
         while True:

@@ -9,7 +9,7 @@ from kubewright.base.errors import UsageError
 from kubewright.base.randomness import Random
 from kubewright.cli.parsing.inputs import given_duration
 from kubewright.cli.parsing.parser import Parsed
-from kubewright.kube.daemons.electing import Election
+from kubewright.kube.daemons.electing import JITTER, Election
 
 
 def election(parsed: Parsed, *, name: str, namespace: str) -> Election | None:
@@ -19,9 +19,10 @@ def election(parsed: Parsed, *, name: str, namespace: str) -> Election | None:
     lease, renew, retry = (
         given_duration(parsed, f"leader-elect-{flag}").seconds for flag in ("lease-duration", "renew-deadline", "retry-period")
     )
-    if not lease > renew > retry:
+    if lease < 1 or not lease > renew > JITTER * retry:
         raise UsageError(
-            "--leader-elect-lease-duration must be longer than --leader-elect-renew-deadline, and that longer than --leader-elect-retry-period",
+            "--leader-elect-lease-duration must be at least a second, and longer than --leader-elect-renew-deadline, and that longer than"
+            f" {JITTER} times --leader-elect-retry-period",
             remedy="leave them out: the defaults are 15s, 10s and 2s",
         )
     return Election(name=name, namespace=namespace, lease=lease, renew=renew, retry=retry)
