@@ -17,21 +17,21 @@ from hypothesis import is_hypothesis_test, settings
 
 
 class Part(Enum):
-    """A part of the suite. Tests of generated examples are in both: the first part tries a fifth of the examples, the rest tries the others.
-
-    Tests with `@given` that have no row are in both parts as well; the rest tries all their examples.
-    """
+    """A part of the suite, or a way to divide tests between the parts."""
 
     FIRST = "first"
     REST = "rest"
     SOAK = "soak"
     """Only `make soak-tests` runs them: another test shows the same for another variant, or `make soak` does it more often."""
+    EXAMPLES = "examples"
+    """In each part: the first and the rest each try a fifth of the generated examples, `make soak-tests` tries the others."""
     BOTH = "both"
+    """Tests with `@given` that have no row: the first part tries a fifth of their examples, the rest tries all of them."""
     CASES = "cases"
     """The first part runs one case in five of each test, beginning with the first one; the rest runs the others."""
 
 
-FIRST, REST, SOAK, BOTH, CASES = Part.FIRST, Part.REST, Part.SOAK, Part.BOTH, Part.CASES
+FIRST, REST, SOAK, EXAMPLES, BOTH, CASES = Part
 _BAD_FLAG: Final = "tests/controlplane/test_local_faults.py::test_a_component_with_a_bad_flag_is_reported_with_its_last_output"
 _FAILURES: Final = "tests/machines/test_upgrade_machines.py::test_a_component_that_does_not_run_takes_the_machine_back"
 TABLE: Final[Mapping[str, Part]] = {
@@ -40,11 +40,11 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/compat": CASES,
     "tests/controlplane/test_upgrade_plan.py": CASES,
     # generated configurations, files, machines, command lines and templates
-    "tests/compat/test_command_differential.py": BOTH,
-    "tests/compat/test_config_differential.py": BOTH,
-    "tests/compat/test_init_differential.py": BOTH,
-    "tests/compat/test_malformed_input.py::test_damaged_files_give_a_proper_error_and_leave_nothing_half_done": BOTH,
-    "tests/compat/test_output_differential.py": BOTH,
+    "tests/compat/test_command_differential.py": EXAMPLES,
+    "tests/compat/test_config_differential.py": EXAMPLES,
+    "tests/compat/test_init_differential.py": EXAMPLES,
+    "tests/compat/test_malformed_input.py::test_damaged_files_give_a_proper_error_and_leave_nothing_half_done": EXAMPLES,
+    "tests/compat/test_output_differential.py": EXAMPLES,
     "tests/compat/test_certs_comparison.py::test_requests_equal_those_of_kubeadm[RSA-3072-]": REST,
     # programs of other minor releases
     "tests/compat/test_other_versions.py": REST,
@@ -157,7 +157,9 @@ TABLE: Final[Mapping[str, Part]] = {
 }
 """Folders, files, tests and single cases of tests, each with its part. The most specific row applies."""
 SHARE: Final = 5
-"""The first part tries one in so many of the generated examples, and of the cases of a comparison."""
+"""The first part tries one in so many of the generated examples, and of the cases of a comparison. The rest tries as many other examples."""
+_SEEDS: Final = {REST: 1, SOAK: 2}
+"""What a part adds to the seed of the first part, so that it tries other examples."""
 
 _chosen: Part | None = None
 
@@ -177,8 +179,8 @@ def prefixes(nodeid: str) -> list[str]:
 
 def examples(number: int) -> int:
     """Return how many of a number of generated examples the chosen part tries."""
-    first = -(-number // SHARE)
-    return {FIRST: first, REST: number - first}.get(_chosen, number)  # type: ignore[arg-type]
+    share = -(-number // SHARE)
+    return {FIRST: share, REST: share, SOAK: number - 2 * share}.get(_chosen, number)  # type: ignore[arg-type]
 
 
 def given(number: int = 100) -> int:
@@ -187,8 +189,8 @@ def given(number: int = 100) -> int:
 
 
 def seed(number: int) -> int:
-    """Return the seed of the chosen part, so that the rest does not repeat the examples of the first part."""
-    return number + 1 if _chosen is REST else number
+    """Return the seed of the chosen part, so that no part repeats the examples of another one."""
+    return number + _SEEDS.get(_chosen, 0)  # type: ignore[call-overload, no-any-return]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -220,17 +222,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if dead := [row for row in TABLE if "[" in row and row not in cases and row.partition("[")[0] in functions]:
         raise pytest.UsageError(f"tests/parts.py has rows for cases that do not exist: {dead}")
     earlier: Counter[str] = Counter()
-    wanted = {_chosen} if _chosen is SOAK else {_chosen, BOTH}
+    wanted = {_chosen, EXAMPLES} if _chosen is SOAK else {_chosen, EXAMPLES, BOTH}
     found = {item: _part_of(item, earlier) in wanted for item in items}
     config.hook.pytest_deselected(items=[item for item in items if not found[item]])
     items[:] = [item for item in items if found[item]]
 
 
 def _part_of(item: pytest.Item, earlier: Counter[str]) -> Part:
-    """Return FIRST, REST, SOAK or BOTH. `earlier` counts the cases of each test."""
+    """Return any part but CASES. `earlier` counts the cases of each test."""
     part, function = part_of(item.nodeid), item.nodeid.partition("[")[0]
     if part in {FIRST, CASES} and is_hypothesis_test(getattr(item, "obj", None)):
-        return BOTH
+        return BOTH if part is FIRST else EXAMPLES
     if part is CASES:
         part = REST if earlier[function] % SHARE else FIRST
         earlier[function] += 1

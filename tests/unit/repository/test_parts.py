@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import parts
-from parts import BOTH, CASES, FIRST, REST, SOAK, TABLE
+from parts import CASES, EXAMPLES, FIRST, REST, SOAK, TABLE
 
 pytest_plugins = ["pytester"]
 TESTS = Path(parts.__file__).parent
@@ -27,7 +27,7 @@ TESTS = Path(parts.__file__).parent
         ("tests/machines/test_kill_worker.py::TestWorkerJoin::test_killed_at_a_boundary_between_phases[1]", SOAK),
         ("tests/machines/test_kill_init.py::TestInit::test_killed_at_a_boundary_between_phases[3]", SOAK),
         ("tests/compat/test_command_lines.py::test_x[a]", CASES),
-        ("tests/compat/test_config_differential.py::test_broken_files_are_treated_as_by_kubeadm", BOTH),
+        ("tests/compat/test_config_differential.py::test_broken_files_are_treated_as_by_kubeadm", EXAMPLES),
     ],
 )
 def test_the_most_specific_row_counts(nodeid: str, part: parts.Part) -> None:
@@ -58,8 +58,8 @@ SUITE = {
     "tests/compat/test_d.py": "import pytest\n@pytest.mark.parametrize('n', range(7))\ndef test_d(n): pass\ndef test_e(): pass\n",
     "tests/compat/test_config_differential.py": "import parts\ndef test_c(): print('examples', parts.examples(300), parts.seed(7))\n",
 }
-COUNTS = {"first": (8, "examples 60 7"), "rest": (6, "examples 240 8"), "soak": (1, ""), "": (15, "examples 300 7")}
-"""How many tests without generated examples a part has, and what the one with examples prints; none for the part that does not have it."""
+COUNTS = {"first": (8, "examples 60 7"), "rest": (6, "examples 60 8"), "soak": (1, "examples 180 9"), "": (15, "examples 300 7")}
+"""How many tests without generated examples a part has, and what the one with examples prints."""
 
 
 def test_each_test_is_in_one_part_and_examples_and_cases_are_divided(suite: Path) -> None:
@@ -88,7 +88,7 @@ def _ran(suite: Path, part: str, *options: str) -> list[str]:
     result = _run(suite, "-rA", *(("--part", part) if part else ()), *options)
     names = [line.split()[1] for line in result.splitlines() if line.startswith("PASSED ")]
     found = sorted(name for name in names if "differential" not in name)
-    assert (len(found), len(names) - len(found)) == (tests, bool(said))
+    assert (len(found), len(names) - len(found)) == (tests, 1)
     assert said in result
     return found
 
@@ -143,11 +143,10 @@ def test_a_row_of_a_case_that_its_test_does_not_have_is_an_error(pytester: pytes
     assert "rows for cases that do not exist" in _run(pytester.path, "--part", "first", code=4)
 
 
-def test_a_fifth_of_any_number_of_examples_is_in_the_first_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in (5, 6, 60, 300):
-        found = []
-        for part in (FIRST, REST):
-            monkeypatch.setattr(parts, "_chosen", part)
-            found.append(parts.examples(number))
-        assert sum(found) == number
-        assert found[0] == -(-number // 5)
+@pytest.mark.parametrize(("number", "found"), [(5, [1, 1, 3]), (6, [2, 2, 2]), (60, [12, 12, 36]), (300, [60, 60, 180])])
+def test_each_example_of_any_number_is_in_one_part(number: int, found: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    divided = []
+    for part in (FIRST, REST, SOAK):
+        monkeypatch.setattr(parts, "_chosen", part)
+        divided.append(parts.examples(number))
+    assert divided == found
