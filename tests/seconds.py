@@ -15,6 +15,8 @@ import pytest
 
 CLOSING: Final = "build/{part}.txt"
 """Below the root directory: what `make test` and `make test-all` show last, after the output of other commands."""
+FILES: Final = "build/{part}-files.txt"
+"""The seconds of each file, the slowest first: from these, the costs in `lanes` are kept up to date."""
 _BEGAN: Final = pytest.StashKey[float]()
 
 
@@ -35,13 +37,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Write the result of a part."""
+    """Write the result of a part, and the seconds of its files."""
     reporter, part = config.pluginmanager.get_plugin("terminalreporter"), config.getoption("part", None)
     if not part or reporter is None or hasattr(config, "workerinput"):
         return
     path = config.rootpath / CLOSING.format(part=part)
     path.parent.mkdir(exist_ok=True)
     path.write_text("".join(f"{line}\n" for line in closing(reporter, part, time.monotonic() - config.stash[_BEGAN])))
+    _, files = _sums(reporter)
+    (config.rootpath / FILES.format(part=part)).write_text("".join(f"{took:8.1f}  {name}\n" for name, took in files.most_common()))
 
 
 def closing(reporter: pytest.TerminalReporter, part: str, seconds: float) -> Iterator[str]:

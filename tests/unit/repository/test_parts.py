@@ -50,13 +50,14 @@ def _exists(path: str, *names: str) -> bool:
     return any(isinstance(one, kinds) and one.name == names[0] for one in ast.parse(place.read_text()).body)
 
 
+EXAMPLE = "tests/compat/test_config_differential.py"
 SUITE = {
     "tests/unit/test_a.py": "import pytest\n@pytest.mark.parametrize('n', range(3))\ndef test_a(n): pass\n",
     "tests/machines/test_init_machines.py": "def test_a(): pass\ndef test_b(): pass\n",
     "tests/machines/test_b.py": "class TestB:\n    def test_b(self): pass\n",
     "tests/machines/test_whole_kills.py": "def test_k(): pass\n",
     "tests/compat/test_d.py": "import pytest\n@pytest.mark.parametrize('n', range(7))\ndef test_d(n): pass\ndef test_e(): pass\n",
-    "tests/compat/test_config_differential.py": "import parts\ndef test_c(): print('examples', parts.examples(300), parts.seed(7))\n",
+    EXAMPLE: "import parts\ndef test_c(): print('examples', parts.examples(300), parts.seed(7))\n",
 }
 COUNTS = {"first": (8, "examples 60 7"), "rest": (6, "examples 60 8"), "soak": (1, "examples 180 9"), "": (15, "examples 300 7")}
 """How many tests without generated examples a part has, and what the one with examples prints."""
@@ -67,6 +68,9 @@ def test_each_test_is_in_one_part_and_examples_and_cases_are_divided(suite: Path
     assert sorted(ran["first"] + ran["rest"] + ran["soak"]) == ran[""]
     assert [name.partition("::")[2] for name in ran["first"] if "compat" in name] == ["test_d[0]", "test_d[5]", "test_e"]
     assert (suite / "build" / "first.txt").read_text().startswith("first part: 9 passed")
+    seconds = [line.split() for line in (suite / "build" / "first-files.txt").read_text().splitlines()]
+    assert sorted(name for _, name in seconds) == sorted({name.partition("::")[0] for name in ran["first"]} | {EXAMPLE})
+    assert [float(took) for took, _ in seconds] == sorted((float(took) for took, _ in seconds), reverse=True)
 
 
 def test_processes_of_one_run_have_the_same_part(suite: Path) -> None:
