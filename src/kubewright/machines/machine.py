@@ -24,10 +24,11 @@ from kubewright.base.records import dataclass
 from kubewright.base.wait import PollingWaiter
 from kubewright.host.detached import DetachedProcess
 from kubewright.host.filesystem.mounts import unescaped
+from kubewright.host.processes import Identity, RealProcesses
 from kubewright.host.programs.commands import Ended
 from kubewright.machines.cgroups import Cgroups
 from kubewright.machines.places import MachinePlaces
-from kubewright.machines.running import PATH, quietly, run
+from kubewright.machines.running import PATH, environment, quietly, run
 
 _POWER_OFF = signal.SIGRTMIN + 4
 """Makes systemd start poweroff.target (systemd(1))."""
@@ -72,7 +73,8 @@ class Machine:
         self._shared = shared
         self._mounts = tuple(mounts)
         self._container: DetachedProcess | None = None
-        self._leader = 0
+        self._leader: Identity | None = None
+        self._processes = RealProcesses()
 
     def boot(self) -> None:
         """Mount the disk and start systemd; `ready` waits until it is up."""
@@ -88,7 +90,7 @@ class Machine:
         """Wait until the container runtime of the machine serves. Raises HostError with the end of the console."""
 
         def serves() -> str | None:
-            is_over = not _is_leader(self.leader) if self._container is None else self._container.poll() is not None
+            is_over = not self._leads(self.leader) if self._container is None else self._container.poll() is not None
             if is_over:
                 raise HostError(f"machine {self.name} ended while it started", detail=self._last_lines())
             # the socket exists before containerd serves on it, so ask systemd
@@ -108,9 +110,14 @@ class Machine:
     @property
     def leader(self) -> int:
         """The machine's PID 1 in the host's numbering; 0 if there is none."""
-        if not self._leader:
-            self._leader = next((pid for pid in self.cgroups.processes() if _is_leader(pid)), 0)
-        return self._leader
+        if self._leader is None:
+            pid = next((pid for pid in self.cgroups.processes() if _is_leader(pid)), 0)
+            self._leader = self._processes.of(pid) if pid else None
+        return self._leader.pid if self._leader is not None else 0
+
+    def _leads(self, pid: int) -> bool:
+        """Return whether a process is still the PID 1 that was found, and not another one that has got its number."""
+        return self._leader is not None and self._leader.pid == pid and self._processes.alive(self._leader)
 
     @property
     def is_paused(self) -> bool:
@@ -120,8 +127,8 @@ class Machine:
     @property
     def runs(self) -> bool:
         """Whether the machine has a PID 1 now, and is not paused; `leader` may denote one that has ended since."""
-        if not _is_leader(self._leader):
-            self._leader = 0
+        if self._leader is not None and not self._leads(self._leader.pid):
+            self._leader = None
         return bool(self.leader) and not self.is_paused
 
     def pause(self) -> None:
@@ -145,7 +152,7 @@ class Machine:
 
     def start(self, *command: str, env: Mapping[str, str] | None = None, **how: int) -> subprocess.Popen[bytes]:
         """Start a command in the machine and return its process."""
-        return subprocess.Popen(self.argv(*command, env=env), **how)  # type: ignore[call-overload, no-any-return]
+        return subprocess.Popen(self.argv(*command, env=env), env=environment(), **how)  # type: ignore[call-overload, no-any-return]
 
     def run(
         self, *command: str, env: Mapping[str, str] | None = None, within: float = 900, check: bool = True, data: str | None = None
@@ -159,6 +166,7 @@ class Machine:
                 capture_output=True,
                 timeout=within,
                 check=False,
+                env=environment(),
             )
         except subprocess.TimeoutExpired as error:
             raise HostError(f"{shlex.join(command)} on {self.name} did not end within {within:g} s") from error
@@ -199,7 +207,7 @@ class Machine:
         self.cgroups.kill()
         if self._container is not None:
             self._container.wait(600)
-        self._container, self._leader = None, 0
+        self._container = self._leader = None
         self.cgroups.clear()
         clear_host(self._group, self.places)
 
@@ -216,7 +224,7 @@ class Machine:
     def _still_runs(self) -> str | None:
         if self._container is not None:
             self._container.poll()
-        return "its PID 1 still runs" if _is_leader(self.leader) else None
+        return "its PID 1 still runs" if self._leads(self.leader) else None
 
     def remove(self) -> None:
         """Stop the machine and remove its disk and cgroups."""

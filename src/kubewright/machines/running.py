@@ -10,13 +10,19 @@ from kubewright.base.errors import HostError
 from kubewright.host.programs.commands import RealCommands
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where root looks for programs of the host. The PATH of a user who called `sudo env PATH=$PATH` may have directories of that user."""
 _LAST = 12
 """Lines of output that an error shows."""
 
 
+def environment() -> dict[str, str]:
+    """Return the environment of programs of the host."""
+    return {**os.environ, "PATH": PATH}
+
+
 def run(*argv: str, within: float = 900, text: str = "") -> str:
     """Run a program and return its output. Raises HostError with the end of the output if it fails."""
-    ended = RealCommands(environment={**os.environ, "PATH": PATH}).run(argv, within=within, text=text)
+    ended = RealCommands(environment=environment()).run(argv, within=within, text=text)
     if ended.code:
         said = (ended.err or ended.out).strip().splitlines()[-_LAST:]
         raise HostError(f"`{' '.join(argv)}` failed with exit code {ended.code}", detail="\n".join(said))

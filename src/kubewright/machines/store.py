@@ -8,7 +8,6 @@ It is made by a containerd on the host itself, with its own directory and socket
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import subprocess
 import tempfile
@@ -24,7 +23,7 @@ from kubewright.machines.images import Image, archive
 from kubewright.machines.kit import programs
 from kubewright.machines.places import cache
 from kubewright.machines.progress import step
-from kubewright.machines.running import run
+from kubewright.machines.running import PATH, run
 
 _CONFIG = "version = 3\ndisabled_plugins = ['io.containerd.cri.v1.images', 'io.containerd.cri.v1.runtime', 'io.containerd.grpc.v1.cri']\n"
 
@@ -77,7 +76,7 @@ def _containerd(directory: Path, scratch: Path) -> Iterator[str]:
         *("--state", str(scratch / "state"), "--address", str(socket)),
     ]
     with log.open("wb") as stream:
-        process = subprocess.Popen(argv, stdout=stream, stderr=stream, env={"PATH": os.environ["PATH"]})
+        process = subprocess.Popen(argv, stdout=stream, stderr=stream, env={"PATH": PATH})
 
     def ready() -> str | None:
         if process.poll() is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from kubewright.apis.kubeconfig.documents import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
-from kubewright.base.errors import HostError, ValidationError
+from kubewright.base.errors import DocumentError, HostError, ValidationError
+from kubewright.base.events import SilentReporter
 from kubewright.base.records import replace
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.local import record
@@ -18,8 +20,10 @@ from kubewright.local.cluster.cluster import LocalCluster
 from kubewright.local.cluster.down import down
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
-from kubewright.local.whole import endpoints, owner
-from kubewright.machines import places
+from kubewright.local.whole import endpoints, images, logs, owner
+from kubewright.machines import base, places, running
+from kubewright.machines.machine import Machine
+from kubewright.machines.places import MachinePlaces
 from other_user import NOBODY, readable
 
 __all__ = ["readable"]
@@ -155,3 +159,48 @@ def test_down_does_not_remove_a_directory_of_something_else(tmp_path: Path) -> N
     (tmp_path / "home" / "ann").rmdir()
     assert down(paths).existed
     assert not paths.root.exists()
+
+
+def test_programs_of_the_host_are_not_searched_where_the_caller_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    ran = tmp_path / "ran"
+    for name in ("nsenter", "sh", "env", "cat", "tail", "true"):
+        program = tmp_path / "bin" / name
+        program.write_text(f'#!/bin/sh\necho "{name}" >>{ran}\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    machine = Machine("m", group="kw-none", places=MachinePlaces(tmp_path / "m"), lower=(), namespace="", address="")
+    assert machine.run("true", check=False).code != 0  # it does not run
+    with machine.start("true", stderr=subprocess.DEVNULL) as process:
+        assert process.wait() != 0
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    places.disks().mkdir(parents=True)
+    with pytest.raises(DocumentError, match="cannot read"):
+        images.load_as(os.geteuid(), [], str(tmp_path / "none"))
+    assert list(logs.output(["tail", "/dev/null"])) == []
+    assert not ran.exists()
+
+
+def test_a_shell_in_a_machine_is_started_with_programs_of_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/home/ann/bin")
+    assert running.environment() == {**os.environ, "PATH": running.PATH}
+    assert "/home" not in running.PATH
+
+
+@pytest.mark.parametrize(("address", "forced"), [("", False), ("https://deb.example/debian", False), ("http://deb.example/debian", True)])
+def test_packages_are_verified_if_they_come_without_tls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, forced: bool
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    ran: list[tuple[str, ...]] = []
+
+    def run(*argv: str, **_: object) -> str:
+        ran.append(argv)
+        raise HostError("no")
+
+    monkeypatch.setattr(base, "run", run)
+    monkeypatch.setattr(base, "mirror", lambda: address)
+    with pytest.raises(HostError):
+        base.ensure_base(SilentReporter())
+    [argv] = ran
+    assert ("--force-check-gpg" in argv) is forced

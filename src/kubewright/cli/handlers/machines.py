@@ -26,6 +26,7 @@ from kubewright.local.whole import machines, members, owner, ports
 from kubewright.local.whole.services import client
 from kubewright.local.whole.status import state_of
 from kubewright.machines.machine import Machine
+from kubewright.machines.running import environment
 
 _ADMINISTRATOR: Final = "/etc/kubernetes/admin.conf"
 
@@ -37,7 +38,7 @@ def shell(parsed: Parsed) -> int:
     machine = _running(paths, cluster, name)
     administrator = {"KUBECONFIG": _ADMINISTRATOR} if cluster.machine(name) is not None else {}
     argv = machine.argv(*(command or ["bash", "-l"]), env={"TERM": os.environ.get("TERM", "dumb"), **administrator})
-    os.execvp(argv[0], argv)  # noqa: S606 - argument lists only
+    os.execvpe(argv[0], argv, environment())  # noqa: S606 - argument lists only
 
 
 def kill(parsed: Parsed) -> int:

@@ -24,6 +24,7 @@ from kubewright.host.failures import explaining
 from kubewright.local.whole.owner import groups_of
 from kubewright.machines.machine import Machine
 from kubewright.machines.places import disks
+from kubewright.machines.running import environment
 
 _IMPORT: Final = ("ctr", "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs", "-")
 _MAGIC: Final = 257
@@ -112,6 +113,7 @@ def load_as(user: int, machines: Sequence[Machine], path: str) -> list[str]:
             group=group,
             extra_groups=groups_of(user, group),
             check=False,
+            env=environment(),
         )
         if ended.returncode:
             said = ended.stderr.decode(errors="replace").strip()
@@ -129,7 +131,7 @@ def load(machines: Sequence[Machine], file: IO[bytes]) -> list[str]:
 
     def load_into(machine: Machine) -> list[str]:
         with Path(f"/proc/self/fd/{file.fileno()}").open("rb") as own:  # with a position of its own
-            ended = subprocess.run(machine.argv(*_IMPORT), stdin=own, capture_output=True, check=False)
+            ended = subprocess.run(machine.argv(*_IMPORT), stdin=own, capture_output=True, check=False, env=environment())
         said = _ESCAPES.sub("", (ended.stdout + ended.stderr).decode(errors="replace"))
         if ended.returncode:
             raise HostError(

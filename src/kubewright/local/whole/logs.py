@@ -18,6 +18,7 @@ from kubewright.local.whole import machines, members
 from kubewright.local.whole.services import client
 from kubewright.local.whole.services.places import runtime
 from kubewright.machines.machine import Machine
+from kubewright.machines.running import environment
 
 UNITS: Final = ("kubelet", "containerd")
 """The units of a machine whose journal is shown."""
@@ -46,7 +47,7 @@ def log(
         own = runtime(paths).daemon_log
         if not own.exists():
             raise client.absent(paths)
-        yield from _output(["tail", *lines, str(own)])
+        yield from output(["tail", *lines, str(own)])
         return
     found = members.machine_of(paths, cluster, machine or cluster.control_plane.name)
     if not found.runs:
@@ -56,7 +57,7 @@ def log(
         argv = ["journalctl", "--no-pager", "--quiet", "--output=short-iso", f"--unit={component}", *shown]
     else:
         argv = ["sh", "-c", _STATIC_POD, "sh", component, found.name, *lines]
-    code = yield from _output(found.argv(*argv))
+    code = yield from output(found.argv(*argv))
     if code == _MISSING:
         raise UsageError(
             f"machine {found.name} has no unit or static pod {quoted(component)}",
@@ -64,9 +65,9 @@ def log(
         )
 
 
-def _output(argv: Sequence[str]) -> Generator[bytes, None, int]:
-    """Yield what a program writes; returns its exit code. The program is ended if the caller stops reading."""
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE) as process:
+def output(argv: Sequence[str]) -> Generator[bytes, None, int]:
+    """Yield what a program of the host writes; returns its exit code. The program is ended if the caller stops reading."""
+    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment()) as process:
         assert process.stdout is not None
         try:
             while chunk := os.read(process.stdout.fileno(), _CHUNK):
