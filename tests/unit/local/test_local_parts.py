@@ -253,7 +253,7 @@ def test_addresses_of_stopped_clusters_and_claims_of_others_are_not_used(where: 
     _listening(monkeypatch)
     (where.root.parent / "two").mkdir()
     record.save(
-        ClusterRecord(name="two", id="1" * 32, machines=(replace(MACHINE, address="127.0.0.11"),)),
+        ClusterRecord(name="two", id="1" * 32, machines=(replace(MACHINE, name="two-control-plane", address="127.0.0.11"),)),
         where.root.parent / "two" / "cluster.json",
     )
     (where.root.parent / "bad").mkdir()
