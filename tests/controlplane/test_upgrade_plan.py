@@ -187,7 +187,7 @@ PLANS = (
 
 def rows(text: str) -> list[str]:
     """What scripts look for: tables, the command, the versions, the lines between them."""
-    wanted = ("COMPONENT", "kube", "etcd", "CoreDNS", "API GROUP", "\t", "____", "[upgrade/versions]")
+    wanted = ("COMPONENT", "kube", "etcd", "CoreDNS", "API GROUP", "\t", "____", "[upgrade")
     return [line for line in text.splitlines() if line.startswith(wanted)]
 
 

@@ -54,7 +54,7 @@ def test_a_control_plane_of_kubeadm_is_adopted_on_request(bed: Bed) -> None:
     for words in (["--adopt"], ["--adopt", "--plan"]):
         blind = kubewright(one, "init", *words, "--config", CONFIG, check=False)
         assert (blind.code, blind.out) == (1, "")
-        assert f"error: {admin} does not exist" in blind.err
+        assert f"{admin} does not exist" in blind.err
         assert "init phase kubeconfig admin" in blind.err
     assert one.run("sh", "-c", state, check=False).out == before
     kubewright(one, "init", "phase", "kubeconfig", "admin", "--config", CONFIG)

@@ -147,7 +147,7 @@ def test_a_denied_request_ends_the_join_and_shows_who_denied_it_and_why(cluster:
     administer(cluster.one, "certificate", "deny", found[1])
     said = complaint(joining.ended())
     why = "KubectlDeny: This CSR was denied by kubectl certificate deny."
-    assert f"error: certificate request {found[1]} was denied by kubectl: {why}" in said
+    assert f"error: error execution phase kubelet-wait-bootstrap: certificate request {found[1]} was denied by kubectl: {why}" in said
     assert f"hint: ask an approver of this cluster (`kubectl describe csr {found[1]}`)" in said
 
 

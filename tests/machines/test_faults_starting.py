@@ -81,7 +81,7 @@ def finished(machine: Machine) -> None:
 
 def test_a_kubelet_with_a_bad_argument_is_reported_with_its_own_message(failed: Mapping[str, Ended]) -> None:
     said = complaint(failed["flag"])
-    assert "error: the kubelet does not stay up" in said
+    assert "error: error execution phase wait-control-plane: the kubelet does not stay up" in said
     assert "failed to parse kubelet flag: unknown flag: --nonsense" in said
     assert "nodeRegistration.kubeletExtraArgs has an argument that the kubelet does not accept" in said
     assert "kubewright reset" in said
@@ -95,7 +95,7 @@ def test_a_corrected_configuration_works_at_once_after_a_kubelet_did_not_start(b
 
 def test_another_configuration_after_a_failed_api_server_gives_the_result_of_a_fresh_machine(bed: Bed, failed: Mapping[str, Ended]) -> None:
     said, machine = complaint(failed["api"]), bed["api"]
-    assert "error: kube-apiserver does not stay up" in said
+    assert "error: error execution phase wait-control-plane: kube-apiserver does not stay up" in said
     assert "unknown flag: --nonsense" in said
     text = machine.run("cat", CONFIG).out.replace("extraArgs: [{name: nonsense, value: x}]", "certSANs: [other.test]")
     write(machine, CONFIG, text.replace("10.244.0.0/16", "10.245.0.0/16"))
@@ -111,7 +111,7 @@ def test_another_configuration_after_a_failed_api_server_gives_the_result_of_a_f
 def test_swap_keeps_a_kubelet_from_starting(bed: Bed, failed: Mapping[str, Ended]) -> None:
     said = complaint(failed["swap"])
     assert "[WARNING Swap]" in said
-    assert "error: the kubelet does not stay up" in said
+    assert "error: error execution phase wait-control-plane: the kubelet does not stay up" in said
     assert "running with swap on is not supported" in said
     assert "hint: switch swap off (`swapoff -a`" in said
 
@@ -126,7 +126,7 @@ def test_a_kubelet_unit_is_installed_if_no_package_has_installed_one(bed: Bed, f
 
 def test_an_etcd_without_space_is_reported_with_its_own_message(bed: Bed, failed: Mapping[str, Ended]) -> None:
     said = complaint(failed["space"])
-    assert "error: etcd does not stay up" in said
+    assert "error: error execution phase wait-control-plane: etcd does not stay up" in said
     assert "no space left on device" in said
     assert "hint: free some space (`df -h`" in said
     finished(bed["space"])
@@ -134,7 +134,10 @@ def test_an_etcd_without_space_is_reported_with_its_own_message(bed: Bed, failed
 
 def test_a_missing_image_is_reported(bed: Bed, failed: Mapping[str, Ended]) -> None:
     said = complaint(failed["image"])
-    assert f"error: the image {ETCD_IMAGE} of etcd is not on this machine, and cannot be pulled" in said
+    assert (
+        f"error: error execution phase wait-control-plane: the image {ETCD_IMAGE} of etcd is not on this machine, and cannot be pulled"
+        in said
+    )
     assert "hint: import it into the container runtime" in said
     finished(bed["image"])
 

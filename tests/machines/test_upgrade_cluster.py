@@ -174,7 +174,10 @@ def test_an_etcd_that_is_never_ready_on_one_of_three_is_restored(cluster: Cluste
     assert "second is working" in waiting.says("this machine's turn")
     assert OTHER_ARGUMENT.encode() not in content(first)["manifests/kube-apiserver.yaml"]
     ended = failing.ended()
-    assert (ended.code, "error: etcd failed; this machine is back in its earlier state" in ended.err) == (1, True), ended.err
+    assert (
+        ended.code,
+        "error: error execution phase control-plane: etcd failed; this machine is back in its earlier state" in ended.err,
+    ) == (1, True), ended.err
     assert "the last lines of etcd" in ended.err, ended.err
     assert changed(before, content(second)) == ETCD_LEAVES
     again = asked_of_etcd(second, "hashkv", {"revision": data["header"]["revision"]}, service="maintenance")

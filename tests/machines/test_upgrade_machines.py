@@ -96,7 +96,10 @@ AFTER_ETCD = "a scheduler, after etcd was replaced"
 ETCD_ARGUMENT = "--max-request-bytes=1572866"
 FAILURES = {
     "an API server that does not know a flag": Failure(
-        "kube-apiserver", "--no-such-flag=1", ("error: kube-apiserver failed", "unknown flag: --no-such-flag"), RENEWED
+        "kube-apiserver",
+        "--no-such-flag=1",
+        ("error: error execution phase control-plane: kube-apiserver failed", "unknown flag: --no-such-flag"),
+        RENEWED,
     ),
     "a controller-manager that exits when it has begun": Failure(
         "kube-controller-manager",
@@ -110,7 +113,9 @@ FAILURES = {
         ("upgrade failed", "kube-controller-manager has ended since its upgrade", "error parsing root-ca-file at /none.crt"),
         WITH_OTHERS | {"admin.conf", "super-admin.conf"},
     ),
-    "the only member of etcd": Failure("etcd", "--no-such-flag=1", ("error: etcd failed", "no-such-flag"), ETCD_LEAVES),
+    "the only member of etcd": Failure(
+        "etcd", "--no-such-flag=1", ("error: error execution phase control-plane: etcd failed", "no-such-flag"), ETCD_LEAVES
+    ),
     AFTER_ETCD: Failure(
         "kube-scheduler",
         "--no-such-flag=1",

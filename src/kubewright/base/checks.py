@@ -10,9 +10,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
-from kubewright.base.errors import CheckFailed, KubewrightError
+from kubewright.base.errors import KubewrightError, PreflightFailed
 from kubewright.base.records import dataclass
 
 ALL: Final = "all"
@@ -48,22 +49,24 @@ class Check(Generic[Subject_contra]):
 
     `comes_first`: it runs alone before the others, which do not run if it finds an error. `passes_errors_on`: the
     runner raises an error of this check; otherwise it becomes a finding, so that it does not hide the findings of
-    other checks.
+    other checks. `evidence` returns everything that the check looked at, for people; it is called if it finds an error.
     """
 
     name: str
     find: Callable[[Subject_contra], Iterable[Finding]]
     comes_first: bool = False
     passes_errors_on: bool = False
+    evidence: Callable[[Subject_contra], str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """The findings of one check. `ignored` means that its errors count as warnings."""
+    """The findings of one check. `ignored` means that its errors count as warnings. `evidence` is that of the check."""
 
     name: str
     findings: Sequence[Finding]
     ignored: bool = False
+    evidence: str = ""
 
     @property
     def errors(self) -> list[Finding]:
@@ -93,9 +96,9 @@ class Report:
         return [(result.name, found) for result in self.results for found in result.errors]
 
     def require_passed(self) -> None:
-        """Raise CheckFailed if anything stops the command, with every error and its remedy."""
+        """Raise PreflightFailed if anything stops the command, with every error and its remedy."""
         if self.errors:
-            raise CheckFailed(
+            raise PreflightFailed(
                 "preflight checks failed",
                 detail="\n".join(f"[ERROR {name}]: {found}" for name, found in self.errors),
                 remedy="fix the listed problems; if you know what you are doing, make a check non-fatal with `--ignore-preflight-errors=...`",
@@ -114,7 +117,8 @@ def run_checks(
     names = {name.lower() for name in ignored}
 
     def result(check: Check[Subject_contra]) -> CheckResult:
-        return CheckResult(name=check.name, findings=_findings(check, subject), ignored=ALL in names or check.name.lower() in names)
+        found, ignored = _findings(check, subject), ALL in names or check.name.lower() in names
+        return CheckResult(name=check.name, findings=found, ignored=ignored, evidence=_evidence(check, subject, found))
 
     first = [result(check) for check in checks if check.comes_first]
     if any(one.errors for one in first):
@@ -124,6 +128,14 @@ def run_checks(
         return Report(results=[*first, *map(result, rest)])
     with ThreadPoolExecutor(max_workers=_WORKERS, thread_name_prefix="preflight") as pool:
         return Report(results=[*first, *pool.map(result, rest)])
+
+
+def _evidence(check: Check[Subject_contra], subject: Subject_contra, found: Sequence[Finding]) -> str:
+    if check.evidence is None or all(one.severity is not Severity.ERROR for one in found):
+        return ""
+    with suppress(KubewrightError):  # a finding says what cannot be read
+        return check.evidence(subject)
+    return ""
 
 
 def _findings(check: Check[Subject_contra], subject: Subject_contra) -> list[Finding]:

@@ -6,6 +6,7 @@
     ├── ValidationError            3   a document was read and breaks rules; carries every field error
     ├── UnsafeText                 3   a value with control characters, which would change what it is written into
     ├── CheckFailed                4   a check the user asked for did not pass (preflight, expiry threshold)
+    │   └── PreflightFailed            the checks before a change found errors
     ├── TryAgain                  75  another process is running; try the same command later
     │   └── Locked
     ├── Interrupted              130  Ctrl-C; 143 SIGTERM, 129 SIGHUP; nothing is left half-written
@@ -105,6 +106,10 @@ class CheckFailed(KubewrightError):
     """A check that the user asked for did not pass."""
 
     exit_code = 4
+
+
+class PreflightFailed(CheckFailed):
+    """Checks before a change found errors. `detail` has a line `[ERROR NAME]: text` for each, and further lines that are indented."""
 
 
 class TryAgain(KubewrightError):

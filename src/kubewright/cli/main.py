@@ -18,7 +18,7 @@ from kubewright.base.errors import HostError, Interrupted, KubewrightError, Stop
 from kubewright.cli.parsing import parser
 from kubewright.cli.printers import streams
 from kubewright.cli.rows.commands import ROOT, TABLE, VERSION, Table, imported
-from kubewright.cli.rows.model import DIFF, KUBEADM
+from kubewright.cli.rows.model import DIFF, KUBEADM, Command
 
 _STOPPING: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
@@ -87,11 +87,11 @@ def main(argv: Sequence[str] | None = None, *, table: Table = TABLE) -> int:
     """Run one command of a table and return its exit code."""
     program = parser.program_name()
     verbosity = 0
-    scheme = ""
+    command = ROOT
     try:
         streams.secure()
         found = parser.find(sys.argv[1:] if argv is None else argv, table=table)
-        scheme = found.command.exit_scheme
+        command = found.command
         parsed = parser.read(found, program=program)
         verbosity = parsed.number("v") or 0
         if verbosity > 0:
@@ -107,9 +107,9 @@ def main(argv: Sequence[str] | None = None, *, table: Table = TABLE) -> int:
         handler: Callable[[parser.Parsed], int] = imported(parsed.command.handler)
         return handler(parsed)
     except KubewrightError as error:
-        return _fail(error, scheme=scheme, verbosity=verbosity)
+        return _fail(error, command, verbosity=verbosity)
     except KeyboardInterrupt as stop:
-        return _stopped(stop, scheme=scheme)
+        return _stopped(stop, command)
     except BrokenPipeError:
         # The reader of our output is gone, for example `| head`; keep the interpreter from complaining when it flushes.
         sys.stdout = None
@@ -118,9 +118,9 @@ def main(argv: Sequence[str] | None = None, *, table: Table = TABLE) -> int:
         if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
             # CPython ran the handler of a second signal while the first one's exception was set, and reports that
             # instead
-            return _stopped(error.__cause__, scheme=scheme)
+            return _stopped(error.__cause__, command)
         known = _of_the_system(error)
-        return _bug(error, verbosity=verbosity) if known is None else _fail(known, scheme=scheme, verbosity=verbosity)
+        return _bug(error, verbosity=verbosity) if known is None else _fail(known, command, verbosity=verbosity)
 
 
 def _of_the_system(error: Exception) -> HostError | None:
@@ -173,17 +173,19 @@ def _change_root(path: str, *, handler: str) -> None:
     rootfs.enter(path, handler=handler)
 
 
-def _fail(error: KubewrightError, *, scheme: str, verbosity: int) -> int:
+def _fail(error: KubewrightError, command: Command, *, verbosity: int) -> int:
     from kubewright.cli.printers.failure import write_error
 
-    write_error(error, verbosity=verbosity)
-    if scheme == KUBEADM:
+    is_kubeadms = command.exit_scheme == KUBEADM
+    has_phases = command.workflow is not None and bool(command.workflow.phases)
+    write_error(error, verbosity=verbosity, kubeadm=is_kubeadms, phases=is_kubeadms and has_phases)
+    if is_kubeadms:
         return error.exit_code if isinstance(error, Interrupted) else 1
-    return max(error.exit_code, 2) if scheme == DIFF else error.exit_code
+    return max(error.exit_code, 2) if command.exit_scheme == DIFF else error.exit_code
 
 
-def _stopped(stop: KeyboardInterrupt, *, scheme: str) -> int:
-    return _fail(interruption(stop, remedy="run the same command again to continue"), scheme=scheme, verbosity=0)
+def _stopped(stop: KeyboardInterrupt, command: Command) -> int:
+    return _fail(interruption(stop, remedy="run the same command again to continue"), command, verbosity=0)
 
 
 def _bug(error: Exception, *, verbosity: int) -> int:

@@ -18,6 +18,11 @@ NAMESPACE: Final = "kube-system"
 KUBEADM_CONFIG: Final = ("kubeadm-config", "ClusterConfiguration", "upload it with `init phase upload-config kubeadm`")
 KUBELET_CONFIG: Final = ("kubelet-config", "kubelet", "upload it with `init phase upload-config kubelet`")
 KUBE_PROXY: Final = ("kube-proxy", "config.conf", "write it again with `init phase addon kube-proxy`")
+READING: Final = (
+    f'Reading configuration from the "{KUBEADM_CONFIG[0]}" ConfigMap in namespace "{NAMESPACE}"...',
+    "Use 'kubewright init phase upload-config kubeadm --config your-config-file' to re-upload it.",
+)
+"""The lines that every command of kubeadm's prints before it reads this ConfigMap, with its own topic."""
 
 StoredDocument = tuple[str, str, str]
 """A ConfigMap, its key with a document, and how to restore it."""

@@ -36,14 +36,14 @@ def _runtime_and_system(verification: Find) -> tuple[Check, ...]:
         Check(name="ContainerRuntimeVersion", find=components.runtime_version),
         Check(name="Swap", find=machine.swap),
         *(machine.in_path(program) for program in TOOLS),
-        Check(name="SystemVerification", find=verification),
+        Check(name="SystemVerification", find=verification, evidence=system.report),
         machine.hostname(),
     )
 
 
 UPGRADE: Final = (
     ROOT,
-    Check(name="SystemVerification", find=system.verification),
+    Check(name="SystemVerification", find=functools.partial(system.verification, minors=1), evidence=system.report),
     Check(name="ContainerRuntimeVersion", find=components.runtime_version),
 )
 """The checks of a machine before an upgrade."""

@@ -39,9 +39,22 @@ _NEEDED_BY_CGROUPS: Final[Mapping[int, tuple[str, ...]]] = {
     1: ("CGROUPS", "CGROUP_CPUACCT", "CGROUP_DEVICE", "CGROUP_FREEZER", "CGROUP_PIDS", "CGROUP_SCHED"),
     2: ("CGROUPS", "CGROUP_BPF", "CGROUP_PIDS", "CGROUP_SCHED"),
 }
+_WELCOME: Final[Mapping[str, str]] = {
+    "OVERLAY_FS": "Required for overlayfs.",
+    "AUFS_FS": "Required for aufs.",
+    "BLK_DEV_DM": "Required for devicemapper.",
+    "CFS_BANDWIDTH": "Required for CPU quota.",
+    "CGROUP_HUGETLB": "Required for hugetlb cgroup.",
+    "SECCOMP": "Required for seccomp.",
+    "SECCOMP_FILTER": "Required for seccomp mode 2.",
+}
+"""Options that are only reported, and their purpose."""
+_STATES: Final = {"y": "enabled", "m": "enabled (as module)", "n": "disabled"}
+_DEDUCED: Final = frozenset({"devices", "freezer"})
+"""Controllers of cgroup v2 that every supported kernel has, although it does not list them."""
 _CONTROLLERS: Final[Mapping[int, tuple[str, ...]]] = {
     1: ("cpu", "cpuacct", "cpuset", "devices", "freezer", "memory", "pids"),
-    2: ("cpu", "cpuset", "memory", "pids"),  # devices and freezer have no file of their own
+    2: ("cpu", "cpuset", "devices", "freezer", "memory", "pids"),
 }
 _OPTIONAL: Final[Mapping[int, tuple[str, ...]]] = {1: ("hugetlb", "blkio"), 2: ("hugetlb", "io")}
 _UNIFIED: Final = PurePosixPath("/sys/fs/cgroup/cgroup.controllers")
@@ -52,11 +65,26 @@ V1_ENDS: Final = (1, 35)
 """Kubelets from this version on refuse cgroup v1 unless they are configured otherwise."""
 
 
-def verification(subject: Subject) -> Iterable[Finding]:
-    """All of this is one check with one name, as in kubeadm."""
+def verification(subject: Subject, *, minors: int = 0) -> Iterable[Finding]:
+    """All of this is one check with one name, as in kubeadm. The kubelet will be newer by some `minors`."""
     yield from kernel(subject)
     if cgroup_version(subject) == 1:
-        yield _cgroups_v1(subject)
+        yield _cgroups_v1(subject, minors)
+
+
+def report(subject: Subject) -> str:
+    """Return all that the check looks at, in kubeadm's words without its colours (kubernetes/system-validators: validators)."""
+    cgroups, options = cgroup_version(subject), _options(subject) or {}
+    there = _enabled(subject, cgroups)
+    lines = [f"KERNEL_VERSION: {subject.host.facts.machine.kernel}"]
+    for names in (*_NEEDED, *((name,) for name in (*_NEEDED_BY_CGROUPS[cgroups], *_WELCOME))):
+        name = next((name for name in names if name in options), names[-1])
+        state = _STATES.get(options.get(name, ""), "not set")
+        purpose = f" - {_WELCOME[name]}" if name in _WELCOME and options.get(name, "n") == "n" else ""
+        lines.append(f"CONFIG_{name}: {state}{purpose}")
+    lines.append("OS: Linux")
+    lines += [f"CGROUPS_{one.upper()}: {'enabled' if one in there else 'missing'}" for one in (*_CONTROLLERS[cgroups], *_OPTIONAL[cgroups])]
+    return "\n".join(("The system verification failed. Printing the output from the verification:", *lines))
 
 
 def kernel(subject: Subject) -> Iterable[Finding]:
@@ -104,19 +132,19 @@ def _configuration(subject: Subject, cgroups: int) -> Iterable[Finding]:
         )
         return
     for names in (*_NEEDED, *((name,) for name in _NEEDED_BY_CGROUPS[cgroups])):
-        if not any(name in options for name in names):
+        if not any(options.get(name, "n") != "n" for name in names):
             yield Finding(
                 text=f"missing required kernel option: CONFIG_{names[0]}", remedy="install a kernel that has it, built in or as a module"
             )
 
 
-def _options(subject: Subject) -> frozenset[str] | None:
-    """Return the options that the kernel has, built in or as a module; None if the kernel's configuration is unavailable."""
+def _options(subject: Subject) -> dict[str, str] | None:
+    """Return the options of the kernel: built in (y), as a module (m), or left out (n); None if they are not available."""
     for pattern in CONFIGS:
         content = subject.host.read(PurePosixPath(pattern.format(release=subject.host.facts.machine.kernel)))
         if content is not None:
             text = _unpacked(content) if pattern.endswith(".gz") else content
-            return frozenset(re.findall(r"^CONFIG_(\w+)=[ym]$", text.decode(errors="replace"), re.MULTILINE))
+            return dict(re.findall(r"^CONFIG_(\w+)=([ymn])$", text.decode(errors="replace"), re.MULTILINE))
     return None
 
 
@@ -142,12 +170,12 @@ def _controllers(subject: Subject, cgroups: int) -> Iterable[Finding]:
 
 def _enabled(subject: Subject, cgroups: int) -> frozenset[str]:
     if cgroups == 2:
-        return frozenset((subject.host.read(_UNIFIED) or b"").decode(errors="replace").split())
+        return _DEDUCED.union((subject.host.read(_UNIFIED) or b"").decode(errors="replace").split())
     rows = [line.split() for line in (subject.host.read(_LISTED) or b"").decode(errors="replace").splitlines() if not line.startswith("#")]
     return frozenset(row[0] for row in rows if len(row) == 4 and row[3] == "1")
 
 
-def _cgroups_v1(subject: Subject) -> Finding:
+def _cgroups_v1(subject: Subject, minors: int) -> Finding:
     """A kubelet of unknown version counts as a new one: its own check reports any problem with it."""
     try:
         kubelet = kubelet_version(subject)
@@ -157,6 +185,6 @@ def _cgroups_v1(subject: Subject) -> Finding:
     remedy = (
         "boot with systemd.unified_cgroup_hierarchy=1; to keep v1, set failCgroupV1: false in the kubelet's configuration and ignore this"
     )
-    if kubelet is not None and (kubelet.major, kubelet.minor) < V1_ENDS:
+    if kubelet is not None and (kubelet.major, kubelet.minor + minors) < V1_ENDS:
         return warning(text, remedy=remedy)
     return Finding(text=f"{text}: kubelets from v1.35 on do not start with it by default", remedy=remedy)

@@ -50,7 +50,7 @@ def run(
     `order` names phases that run one after the other, at the place of the first of them, although other phases are
     between them in the tree. The result is in the order of the tree.
 
-    Exceptions of a phase are raised unchanged, with the phase's name as a note (`failed_phase`, `explain`). Raises
+    Exceptions of a phase are raised unchanged, with the phase's name as a note (`failed_phase`, `phase_prefix`). Raises
     Interrupted for Ctrl-C and similar signals, and UsageError before anything runs.
     """
     nodes = phases.select(only=only, skip=skip)
@@ -78,10 +78,10 @@ def failed_phase(error: BaseException) -> str | None:
     return next((note.removeprefix(_NOTE) for note in notes), None)
 
 
-def explain(error: BaseException) -> str:
-    """Return the text of an error prefixed with its phase, as kubeadm does: `error execution phase NAME: CAUSE`."""
+def phase_prefix(error: BaseException) -> str:
+    """Return the words that kubeadm puts before the text of an error: `error execution phase NAME: `; '' outside a phase."""
     phase = failed_phase(error)
-    return str(error) if phase is None else f"{_NOTE}{phase}: {error}"
+    return "" if phase is None else f"{_NOTE}{phase}: "
 
 
 @dataclass()

@@ -65,7 +65,7 @@ def test_the_question_is_that_of_kubeadm_and_no_is_the_default(run, root):
     code, out, err = run()
     assert code == 1
     assert out.endswith("[reset] Are you sure you want to proceed? [y/N]: ")
-    assert err.startswith("error: nothing was reset: the answer was not y")
+    assert err.startswith("error: error execution phase preflight: nothing was reset: the answer was not y")
     assert (root / "kubernetes/kubelet.conf").exists()
 
 

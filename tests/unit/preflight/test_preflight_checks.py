@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import json
 import threading
@@ -14,7 +15,8 @@ from kubewright.apis.kubeadm.types import Etcd, ExternalEtcd, Networking, NodeRe
 from kubewright.apis.machine import Addresses
 from kubewright.base.checks import Severity, run_checks
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import CheckFailed, RuntimeUnavailable
+from kubewright.base.errors import CheckFailed, PreflightFailed, RuntimeUnavailable
+from kubewright.base.events import Checked, Line, RecordingReporter
 from kubewright.base.records import replace
 from kubewright.base.versions import Version
 from kubewright.host.facts import MachineInfo
@@ -22,6 +24,7 @@ from kubewright.host.network.interfaces import PortOwner
 from kubewright.host.states import Condition, ServiceState
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Response
+from kubewright.lifecycle.steps import preflight
 from kubewright.preflight import lists, machine, network
 from kubewright.preflight.checks import Check
 
@@ -211,6 +214,38 @@ def test_cgroup_v1_requires_its_own_options_and_controllers():
         host = v1(kubelet="Kubernetes v1.34.1")
         host.files["/boot/config-6.1.0"] = host.files["/boot/config-6.1.0"].replace(f"CONFIG_{option}=y\n", "")
         assert ("SystemVerification", "error") in found(host)
+
+
+def test_cgroup_v1_is_refused_for_the_kubelet_that_follows_an_upgrade():
+    for kubelet, severity in {"v1.33.1": "warning", "v1.34.1": "error", "v1.35.0": "error"}.items():
+        assert found(v1(kubelet=f"Kubernetes {kubelet}"), checks=lists.UPGRADE) == {("SystemVerification", severity)}
+
+
+@pytest.mark.parametrize("ignored", [[], ["SystemVerification"]])
+def test_a_failed_verification_reports_all_that_it_looked_at(ignored):
+    config = KERNEL_CONFIG.replace("CONFIG_NET_NS=y", "CONFIG_NET_NS=n").replace("CONFIG_EXT4_FS=y", "CONFIG_EXT4_FS=m")
+    reporter = RecordingReporter()
+    report = run_checks(INIT, subject(having("/boot/config-6.1.0", config + "CONFIG_AUFS_FS=n\n")), ignored=ignored)
+    with contextlib.nullcontext() if ignored else pytest.raises(PreflightFailed, match="missing required kernel option: CONFIG_NET_NS"):
+        preflight.require_passed(report, reporter=reporter)
+    [text] = [event.text for event in reporter.events if isinstance(event, Line)]
+    lines = text.splitlines()
+    assert lines[:4] == [
+        "The system verification failed. Printing the output from the verification:",
+        "KERNEL_VERSION: 6.1.0",
+        "CONFIG_NAMESPACES: enabled",
+        "CONFIG_NET_NS: disabled",
+    ]
+    assert {"CONFIG_EXT4_FS: enabled (as module)", "CONFIG_OVERLAY_FS: not set - Required for overlayfs."} < {*lines}
+    assert {"CONFIG_AUFS_FS: disabled - Required for aufs.", "OS: Linux", "CGROUPS_DEVICES: enabled", "CGROUPS_IO: enabled"} < {*lines}
+    assert len(lines) == 2 + 17 + 7 + 1 + 6 + 2
+
+
+def test_a_verification_that_only_warns_has_no_report():
+    host = having("/sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory pids")
+    reporter = RecordingReporter()
+    preflight.require_passed(run_checks(INIT, subject(host)), reporter=reporter)
+    assert [type(event) for event in reporter.events] == [Checked]
 
 
 def test_a_compressed_kernel_configuration_is_read_and_a_broken_one_reported():

@@ -14,9 +14,9 @@ from kubewright.apis.kubeadm.documents import CLUSTER
 from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
 from kubewright.apis.machine import Layout
 from kubewright.base import yaml
-from kubewright.base.checks import Report
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
+from kubewright.base.events import Line, Reporter, SilentReporter
 from kubewright.base.messages import one_line
 from kubewright.base.versions import Version
 from kubewright.base.wait import PollingWaiter
@@ -28,7 +28,8 @@ from kubewright.cli.printers import output
 from kubewright.cli.printers.output import printer, write_result
 from kubewright.cli.printers.reporters import KubeadmText
 from kubewright.kube.client import KubeClient
-from kubewright.lifecycle import config_diff, engine
+from kubewright.lifecycle import config_diff, engine, stored_configuration
+from kubewright.lifecycle.steps import preflight
 from kubewright.lifecycle.upgrade.planning import diff as upgrade_diff
 from kubewright.lifecycle.upgrade.planning import plan as upgrade_plan
 from kubewright.lifecycle.upgrade.planning.health import Health
@@ -54,13 +55,18 @@ def plan(parsed: Parsed) -> int:
     """
     wanted = _loaded(upgrade_request(parsed, "plan")).plan
     printed = printer(parsed)
-    clock = SystemClock()
-    waiter = PollingWaiter(clock=clock, reporter=KubeadmText())
+    clock, reporter = SystemClock(), KubeadmText()
+    said = SilentReporter() if printed is not None else reporter  # other formats print the result alone
     with closing(_client(parsed)) as api:
+        waiter = PollingWaiter(clock=clock, reporter=reporter)
         fitness = Health(api=api, host=machine.host(Layout()), clock=clock, waiter=waiter, ignored=wanted.ignore_preflight_errors)
-        _report_problems(fitness.check_dns())
+        _say(said, "preflight", "Running pre-flight checks")
+        preflight.require_passed(fitness.check_dns(), reporter=reporter)
+        _say(said, "upgrade/config", *stored_configuration.READING)
         stored = config_diff.read_stored(api)
-        _report_problems(fitness.check(stored[CLUSTER].value))
+        _say(said, "upgrade", "Running cluster health checks")
+        preflight.require_passed(fitness.check(stored[CLUSTER].value), reporter=reporter)
+        _say(said, "upgrade", "Fetching available versions to upgrade to")
         observed = observe(api)
     wish = PlanOptions(
         version=_argument(parsed) or wanted.kubernetes_version,
@@ -76,9 +82,8 @@ def plan(parsed: Parsed) -> int:
     if printed is not None:
         sys.stdout.write(printed([found.as_map()]) if found.upgrades else "")
         return 0
-    sys.stdout.write(
-        "[upgrade] Looking for versions to upgrade to\n" + "".join(f"[upgrade/versions] {line}\n" for line in found.lines) + "\n"
-    )
+    _say(said, "upgrade/versions", *found.lines)
+    sys.stdout.write("\n")
     if found.upgrades:
         sys.stdout.write(text(found))
     return 0
@@ -89,6 +94,8 @@ def diff(parsed: Parsed) -> int:
     configuration = _loaded(upgrade_request(parsed, "diff"))
     present = upgrade_diff.manifests(machine.host(Layout()))
     with closing(_client(parsed)) as api:
+        if parsed.text("output") == "text":
+            _say(KubeadmText(), "upgrade/diff", *stored_configuration.READING)
         stored = config_diff.read_stored(api)[CLUSTER]
     theirs = stored.value.get("kubernetesVersion", "") if isinstance(stored.value, dict) else ""
     version = _argument(parsed) or configuration.diff.kubernetes_version or str(theirs)
@@ -171,10 +178,9 @@ def _table(found: AvailableUpgrade, *, kubelets: bool) -> str:
     return output.kubeadm_table([_HEADINGS, *rows])
 
 
-def _report_problems(report: Report) -> None:
-    """Report the problems. Raises CheckFailed if one of them stops the command."""
-    inputs.warn([f"[{result.name}]: {found.text}" for result in report.results for found in result.warnings])
-    report.require_passed()
+def _say(reporter: Reporter, topic: str, *texts: str) -> None:
+    for text in texts:
+        reporter.emit(Line(topic=topic, text=text))
 
 
 def _print_configuration(value: object) -> None:

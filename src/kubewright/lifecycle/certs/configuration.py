@@ -8,7 +8,6 @@ directory overrides all of them, but only an explicit one: kubeadm's default val
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from kubewright.apis.kubeadm.loading import Loaded, LoadedCluster, load_cluster, load_init
 from kubewright.apis.kubeadm.overrides import InitOverrides
@@ -22,9 +21,6 @@ from kubewright.base.records import dataclass
 from kubewright.base.yaml import Document
 from kubewright.kube.api import KubeAPI
 from kubewright.lifecycle import stored_configuration as stored_documents
-
-NAME: Final = "kubeadm-config"
-NAMESPACE: Final = "kube-system"
 
 Connect = Callable[[], KubeAPI | None]
 """Returns a client of the cluster; None if there is no kubeconfig. Raises KubewrightError for one that cannot be loaded."""
@@ -74,8 +70,8 @@ def of_cluster(asked: GivenConfiguration, *, connect: Connect, reporter: Reporte
         api = None
     if api is None:
         return _loaded((), asked, layout).cluster
-    reporter.emit(Line(topic=topic, text=f'Reading the configuration from the ConfigMap "{NAME}" in namespace "{NAMESPACE}"...'))
-    reporter.emit(Line(topic=topic, text="Use 'kubewright init phase upload-config kubeadm --config FILE' to upload it again."))
+    for text in stored_documents.READING:
+        reporter.emit(Line(topic=topic, text=text))
     try:
         return _loaded([stored(api)], asked, layout).cluster
     except KubewrightError as error:

@@ -36,7 +36,6 @@ def checked(ctx: InitContext) -> Iterable[Change]:
     ctx.say("preflight", "Running pre-flight checks")
     report = examine(ctx.configuration, host=ctx.host, user=ctx.host.facts.user, resumed=ctx.bound.resumed)
     preflight.require_passed(report, reporter=ctx.reporter)
-    ctx.say("preflight", "Pulling images required for setting up a Kubernetes cluster")
     registration = ctx.configuration.init.node_registration
     ours = [ctx.request.controllers_image] if ctx.request.serving_certificates == STRICT else []
     yield from preflight.pull(ctx.cluster, registration, host=ctx.host, clock=ctx.clock, reporter=ctx.reporter, more=ours)

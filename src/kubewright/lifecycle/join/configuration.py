@@ -31,8 +31,8 @@ def configuration(ctx: JoinContext) -> Configuration:
     Raises APIError if it cannot be read within `timeouts.kubernetesAPICall`, ValidationError if it cannot be used.
     """
     api = ctx.bootstrap
-    ctx.say(TOPIC, 'Reading configuration from the "kubeadm-config" ConfigMap in namespace "kube-system"...')
-    ctx.say(TOPIC, "Use 'kubewright init phase upload-config kubeadm --config your-config-file' to re-upload it.")
+    for text in stored_configuration.READING:
+        ctx.say(TOPIC, text)
     found = [_document(ctx, api, row) for row in (stored_configuration.KUBEADM_CONFIG, stored_configuration.KUBELET_CONFIG)]
     return _loaded(ctx, [*found, *_kube_proxy(ctx, api)])
 

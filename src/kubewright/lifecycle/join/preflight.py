@@ -51,7 +51,6 @@ def checked(ctx: JoinContext) -> Iterable[Change | Waited]:
         yield from _control_plane_can_join(ctx, user=user)
     ctx.bound.begin(ctx.layout, authority_path(ctx.join, ctx.host.layout))
     if ctx.control_plane:
-        ctx.say(TOPIC, "Pulling images required for setting up a Kubernetes cluster")
         registration = ctx.configuration.init.node_registration
         yield from preflight.pull(ctx.cluster, registration, host=ctx.host, clock=ctx.clock, reporter=ctx.reporter)
 

@@ -11,7 +11,7 @@ from kubewright.apis.kubeadm.node_types import ResetConfiguration
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Change
 from kubewright.base.checks import PRIVILEGED, Check, Finding, run_checks
-from kubewright.base.errors import CheckFailed, UsageError
+from kubewright.base.errors import UsageError
 from kubewright.base.events import Event, Line, Reporter
 from kubewright.base.records import dataclass, replace
 from kubewright.lifecycle.connections import Mode
@@ -20,7 +20,7 @@ from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.lifecycle.reset.context import ResetContext
 from kubewright.lifecycle.reset.phases import PHASES
 from kubewright.lifecycle.reset.request import ResetOptions, configure
-from kubewright.lifecycle.steps import checkpoint, own_runtime
+from kubewright.lifecycle.steps import checkpoint, own_runtime, preflight
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
 from kubewright.lifecycle.steps.inventory import CleanupOptions, Inventory
 
@@ -144,18 +144,16 @@ def _confirm(ask: Callable[[str], str] | None) -> None:
 
 
 def _checked(ctx: ResetContext) -> Iterable[Change]:
-    """Check that the user may do this. Raises CheckFailed."""
+    """Check that the user may do this. Raises PreflightFailed."""
     ctx.reporter.emit(Line(topic="preflight", text="Running pre-flight checks"))
-    errors = run_checks(_CHECKS, ctx, ignored=ctx.configuration.ignore_preflight_errors).errors
-    if errors:
-        detail = "\n".join(f"[ERROR {name}]: {found}" for name, found in errors)
-        raise CheckFailed("this machine cannot be reset by this user", detail=detail, remedy="run it with sudo")
+    report = run_checks(_CHECKS, ctx, ignored=ctx.configuration.ignore_preflight_errors)
+    preflight.require_passed(report, reporter=ctx.reporter)
     return ()
 
 
 def _privileged(ctx: ResetContext) -> Iterable[Finding]:
     if ctx.host.facts.user != 0:
-        yield Finding(text="user is not running as root")
+        yield Finding(text="user is not running as root", remedy="run it with sudo")
 
 
 _CHECKS: Final = (Check(name=PRIVILEGED, find=_privileged, comes_first=True),)

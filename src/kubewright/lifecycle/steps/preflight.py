@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.apis.kubeadm.versions import component_image, images
 from kubewright.base.checks import Check, Finding, run_checks
 from kubewright.base.errors import HostError
-from kubewright.base.events import Checked, Warned
+from kubewright.base.events import Checked, Line, Warned
 
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.arguments import Given
@@ -24,27 +24,43 @@ if TYPE_CHECKING:
 
 IMAGE_PULL: Final = "ImagePull"
 """The name of the check that an image which cannot be pulled does not pass."""
+_PULLING: Final = (
+    "Pulling images required for setting up a Kubernetes cluster",
+    "This might take a minute or two, depending on the speed of your internet connection",
+    "You can also perform this action beforehand using 'kubewright config images pull'",
+)
 
 
 def require_passed(report: Report, *, reporter: Reporter) -> None:
-    """Report the warnings of the checks. Raises CheckFailed for their errors."""
+    """Report the warnings of the checks, and the evidence of those that found errors. Raises PreflightFailed for errors."""
     for result in report.results:
+        if result.evidence:
+            reporter.emit(Line(topic="preflight", text=result.evidence))
         for found in result.warnings:
             reporter.emit(Checked(check=result.name, text=found.text))
     report.require_passed()
 
 
 def pull(
-    cluster: ClusterConfiguration, registration: NodeRegistration, *, host: Host, clock: Clock, reporter: Reporter, more: Sequence[str] = ()
+    cluster: ClusterConfiguration,
+    registration: NodeRegistration,
+    *,
+    host: Host,
+    clock: Clock,
+    reporter: Reporter,
+    topic: str = "preflight",
+    more: Sequence[str] = (),
 ) -> Iterable[Change]:
     """Pull the images of a control plane as configured in its node registration, and `more` than kubeadm's.
 
-    All images are tried. Raises CheckFailed if some cannot be pulled, or warns if the node registration ignores the
+    This is announced with the topic. All images are tried. Raises CheckFailed if some cannot be pulled, or warns if the node registration ignores the
     check ImagePull: the kubelet pulls what is missing. Also warns of a sandbox image of the runtime that is not the
     cluster's, unless the policy is Never. Source: kubeadm v1.36: preflight/checks.go (RunPullImagesCheck).
     """
     from kubewright.host.cri.images_and_sandboxes import Pull, PullPolicy, pull_images  # a worker pulls none
 
+    for text in _PULLING:
+        reporter.emit(Line(topic=topic, text=text))
     how = Pull(policy=PullPolicy(registration.image_pull_policy), serial=registration.image_pull_serial, tries_all=True)
     if how.policy is not PullPolicy.NEVER:
         _warn_of_another_sandbox_image(component_image(cluster, "pause"), host=host, reporter=reporter)

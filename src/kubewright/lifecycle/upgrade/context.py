@@ -12,6 +12,7 @@ from kubewright.apis.machine import Layout
 from kubewright.base.records import dataclass, replace
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.retrying import RetryingKube
+from kubewright.lifecycle import stored_configuration
 from kubewright.lifecycle.context import MachineContext
 from kubewright.lifecycle.upgrade import configuration
 from kubewright.lifecycle.upgrade.request import UpgradeOptions
@@ -78,8 +79,8 @@ class UpgradeContext(MachineContext):
     @functools.cached_property
     def configuration(self) -> Configuration:
         """The cluster's configuration with the version to upgrade to, and this machine's part in `init`."""
-        self.say("upgrade", 'Reading configuration from the "kubeadm-config" ConfigMap in namespace "kube-system"...')
-        self.say("upgrade", "Use 'kubewright init phase upload-config kubeadm --config your-config-file' to re-upload it.")
+        for text in stored_configuration.READING:
+            self.say("upgrade", text)
         return configuration.of_cluster(self.client, self.task.init, version=self.task.version, clock=self.clock)
 
     @functools.cached_property

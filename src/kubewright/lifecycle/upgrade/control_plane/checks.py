@@ -12,7 +12,7 @@ from kubewright.base.checks import Check, Finding, run_checks, warning
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import UsageError
 from kubewright.base.patterns import Pattern
-from kubewright.base.versions import Version
+from kubewright.base.versions import OWN, Version
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import NODE
 from kubewright.kube.server_info import server_version
@@ -191,6 +191,7 @@ def _judge(ctx: UpgradeContext) -> None:
     observed = versions.observe(ctx.api)
     present = observed.cluster
     ctx.say("upgrade/versions", f"Cluster version: {str(present).removeprefix('v')}")
+    ctx.say("upgrade/versions", f"kubeadm version: {OWN}")
     if target < present:
         ctx.say(TOPIC, f"This is a downgrade: the cluster has {present}, which is newer than {target}")
     asked = ctx.task.configuration.apply
@@ -207,9 +208,8 @@ def _confirm(ctx: UpgradeContext) -> None:
 
 
 def _pull(ctx: UpgradeContext) -> Iterable[Step]:
-    ctx.say(TOPIC, "Pulling images required for setting up a Kubernetes cluster")
     registration = ctx.task.init.node_registration
-    return preflight.pull(ctx.cluster, registration, host=ctx.host, clock=ctx.clock, reporter=ctx.reporter)
+    return preflight.pull(ctx.cluster, registration, host=ctx.host, clock=ctx.clock, reporter=ctx.reporter, topic=TOPIC)
 
 
 def planned(ctx: UpgradeContext) -> Iterable[Step]:
