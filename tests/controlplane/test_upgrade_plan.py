@@ -398,7 +398,8 @@ def test_the_differences_equal_those_of_kubeadm(cluster, words):
     assert (ours.code, theirs.code) == (0, 0), ours.err + theirs.err
     assert pieces(ours.out) == pieces(theirs.out)
     assert len(pieces(ours.out)) == 3
-    assert ours.out.startswith("--- /etc/kubernetes/manifests/kube-apiserver.yaml\n")
+    assert ours.out.splitlines()[:2] == theirs.out.splitlines()[:2]
+    assert ours.out.splitlines()[2] == "--- /etc/kubernetes/manifests/kube-apiserver.yaml"
 
 
 def test_three_lines_of_context_are_the_default(cluster):
@@ -415,7 +416,7 @@ def test_the_differences_are_available_as_data(cluster, form):
     found = yaml.load(ours.out)
     assert (ours.code, ours.err, found["differs"]) == (0, "", True)
     assert [one["manifest"] for one in found["manifests"]] == [line[4:] for line in text.splitlines() if line.startswith("--- /")]
-    assert "".join(one["diff"] for one in found["manifests"]) == text
+    assert "".join(one["diff"] for one in found["manifests"]) == "".join(text.splitlines(keepends=True)[2:])
 
 
 def test_an_address_with_leading_zeros_does_not_resolve(cluster):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections import Counter
 from pathlib import Path
 
 from kubewright.agent.configuration.flags import FLAGS, OURS
+from kubewright.cli.parsing.parser import parse
 from kubewright.cli.rows import commands
 from kubewright.cli.rows.model import INT, INT32
 
@@ -193,3 +196,17 @@ def test_defaults_are_of_the_kind_of_their_flag():
     numbers = [flag for row in commands.TABLE.every() for flag in row.flags if flag.kind in {INT, INT32}]
     assert len(numbers) > 20
     assert [flag.name for flag in numbers if flag.default is not None and not isinstance(flag.default, int)] == []
+
+
+def test_every_command_has_examples_that_call_it():
+    rows = [
+        row for row in commands.TABLE.every() if row.handler and row.path not in KUBEADMS and " phase " not in row.path and not row.hidden
+    ]
+    assert [row.path for row in rows if not row.examples] == []
+    assert len(rows) >= len(OWN) / 2
+    for row in rows:
+        for example in row.examples:
+            words = shlex.split(
+                re.sub(r"^.*\$\(kubewright (.*)\).*$", r"\1", example).partition(" |")[0].partition(" >")[0].partition(" <")[0]
+            )
+            assert parse(words, program="kubewright").command.path == row.path

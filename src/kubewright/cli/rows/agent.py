@@ -99,11 +99,19 @@ ROWS = (
             text=_CHANGES,
         ),
         description="Stops the service, deletes the node's objects in the cluster, and removes its certificates, its kubeconfig and its unit.",
+        examples=(
+            "agent leave --plan",
+            "agent leave",
+        ),
     ),
     Command(
         "agent status",
         "Show the state of this machine's agent, or its last state if it has stopped",
         handler="kubewright.cli.handlers.agent.run:status",
         flags=(_ROOT_DIR, ALL_FORMATS),
+        examples=(
+            "agent status",
+            "agent status -o json",
+        ),
     ),
 )

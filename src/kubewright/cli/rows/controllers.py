@@ -119,6 +119,10 @@ ROWS = (
         ),
         description="Looks at the certificates of CertificateSigningRequests, and at those that the kubelets show at their addresses. The exit code"
         " is 4 if a certificate has names that are not its node's own, or was not signed by the cluster.",
+        examples=(
+            "controllers audit",
+            "controllers audit --timeout 10s -o json",
+        ),
     ),
     Command("csr", summary("csr")),
     Command(
@@ -131,6 +135,10 @@ ROWS = (
             Flag("pending", "only requests without a decision", kind=BOOL, default=False),
             ALL_FORMATS,
         ),
+        examples=(
+            "csr list",
+            "csr list --pending -o json",
+        ),
     ),
     Command(
         "csr show",
@@ -138,6 +146,7 @@ ROWS = (
         handler="kubewright.cli.handlers.controllers.csr:show",
         argument=Argument("name", "name of the request", shown="name", least=1),
         flags=(_KUBECONFIG, _NODE_POLICY, ALL_FORMATS),
+        examples=("csr show csr-x7k2p",),
     ),
     Command(
         "csr approve",
@@ -191,6 +200,10 @@ ROWS = (
             _NODE_POLICY,
             Flag("username", "user who would send the request, for a PEM file"),
             ALL_FORMATS,
+        ),
+        examples=(
+            "csr explain csr-x7k2p",
+            "csr explain request.pem --username system:node:worker-1",
         ),
     ),
 )

@@ -147,7 +147,11 @@ ROWS = (
         examples=(_EXAMPLE,),
     ),
     Command(
-        "hub cluster list", "List the clusters", handler="kubewright.cli.handlers.hub.clusters:list_clusters", flags=(*_STATE, ALL_FORMATS)
+        "hub cluster list",
+        "List the clusters",
+        handler="kubewright.cli.handlers.hub.clusters:list_clusters",
+        flags=(*_STATE, ALL_FORMATS),
+        examples=("hub cluster list",),
     ),
     Command(
         "hub cluster remove",
@@ -155,6 +159,7 @@ ROWS = (
         handler="kubewright.cli.handlers.hub.clusters:remove",
         argument=_CLUSTER,
         flags=(*_STATE, ALL_FORMATS),
+        examples=("hub cluster remove team-a",),
     ),
     Command(
         "hub cluster rotate-vpn-key",
@@ -164,6 +169,7 @@ ROWS = (
         flags=(*_STATE, ALL_FORMATS),
         description="For a key that may have leaked. The change takes effect at once: each node loses the VPN until `kubewright node rotate-vpn-key --hub-key KEY` has been run"
         " on it with the printed key. Nodes that join later get the new key.",
+        examples=("hub cluster rotate-vpn-key team-a",),
     ),
     Command(
         "hub import",
@@ -198,12 +204,14 @@ ROWS = (
             Flag("description", "purpose of the token", default="", metavar="text"),
             ALL_FORMATS,
         ),
+        examples=('hub token create team-a --ttl 1h --description "rack 7"',),
     ),
     Command(
         "hub token list",
         "List the tokens, without their secrets",
         handler="kubewright.cli.handlers.hub.tokens:list_tokens",
         flags=(*_STATE, ALL_FORMATS),
+        examples=("hub token list -o json",),
     ),
     Command(
         "hub token revoke",
@@ -211,12 +219,14 @@ ROWS = (
         handler="kubewright.cli.handlers.hub.tokens:revoke",
         argument=Argument("which", "name of the cluster, and the token or its id", shown="cluster token", least=2, most=2),
         flags=(*_STATE, ALL_FORMATS),
+        examples=("hub token revoke team-a abcdef",),
     ),
     Command(
         "hub requests",
         "List the requests of nodes and their states",
         handler="kubewright.cli.handlers.hub.requests:list_requests",
         flags=(*_STATE, ALL_FORMATS),
+        examples=("hub requests",),
     ),
     Command(
         "hub requests approve",
@@ -224,6 +234,7 @@ ROWS = (
         handler="kubewright.cli.handlers.hub.requests:approve",
         argument=_CLUSTER_AND_NODE,
         flags=(*_STATE, ALL_FORMATS),
+        examples=("hub requests approve team-a worker-1",),
     ),
     Command(
         "hub requests refuse",
@@ -231,6 +242,7 @@ ROWS = (
         handler="kubewright.cli.handlers.hub.requests:refuse",
         argument=_CLUSTER_AND_NODE,
         flags=(*_STATE, ALL_FORMATS),
+        examples=("hub requests refuse team-a worker-1",),
     ),
     Command(
         "hub requests forget",
@@ -238,12 +250,14 @@ ROWS = (
         handler="kubewright.cli.handlers.hub.requests:forget",
         argument=_CLUSTER_AND_NODE,
         flags=(*_STATE, ALL_FORMATS),
+        examples=("hub requests forget team-a worker-1",),
     ),
     Command(
         "hub nodes",
         "List the nodes that the hub has admitted",
         handler="kubewright.cli.handlers.hub.requests:list_nodes",
         flags=(*_STATE, ALL_FORMATS),
+        examples=("hub nodes -o json",),
     ),
     Command(
         "hub backup",
@@ -253,6 +267,7 @@ ROWS = (
             "file", "file to write; it is sealed with the key of the state, which it does not contain", shown="file", least=1
         ),
         flags=(*_STATE, ALL_FORMATS),
+        examples=("hub backup /var/backups/hub.backup",),
     ),
     Command(
         "hub restore",
@@ -260,6 +275,7 @@ ROWS = (
         handler="kubewright.cli.handlers.hub.backup:restore",
         argument=Argument("file", "file written by hub backup", shown="file", least=1),
         flags=(*_STATE, ALL_FORMATS),
+        examples=("hub restore /var/backups/hub.backup",),
     ),
     Command(
         "hub migrate",
@@ -268,8 +284,13 @@ ROWS = (
         flags=(*_STATE, ALL_FORMATS),
         description="`hub run` does this automatically, once, if it can write to the key file. In such a state, the settings of clusters, lifetimes and CAs are not protected against"
         " changes, so the command prints what it has migrated: compare this with what you have configured.",
+        examples=("hub migrate",),
     ),
     Command(
-        "hub journal", "Show what the hub has done", handler="kubewright.cli.handlers.hub.requests:journal", flags=(*_STATE, ALL_FORMATS)
+        "hub journal",
+        "Show what the hub has done",
+        handler="kubewright.cli.handlers.hub.requests:journal",
+        flags=(*_STATE, ALL_FORMATS),
+        examples=("hub journal -o json",),
     ),
 )

@@ -108,6 +108,10 @@ ROWS = (
             STATE_DIR,
             ALL_FORMATS,
         ),
+        examples=(
+            "down",
+            "down --keep-data",
+        ),
     ),
     Command("local", summary("local")),
     Command(
@@ -116,6 +120,10 @@ ROWS = (
         handler="kubewright.cli.handlers.local:status",
         argument=CLUSTER,
         flags=(*ON_CLUSTER, ALL_FORMATS),
+        examples=(
+            "local status",
+            "local status wide -o json",
+        ),
     ),
     Command(
         "local logs",
@@ -129,12 +137,21 @@ ROWS = (
             Flag("tail", "number of lines from the end; -1 for all", kind=INT, default=-1, metavar="lines"),
         ),
         description="In a cluster of machines, which needs root, components are the static pods of a machine, kubelet, and containerd.",
+        examples=(
+            "local logs",
+            "local logs kube-apiserver --tail 50",
+            "local logs --name dev --machine dev-worker-1 kubelet --follow",
+        ),
     ),
     Command(
         "local list",
         "List the clusters of this user",
         handler="kubewright.cli.handlers.local:list_clusters",
         flags=(STATE_DIR, ALL_FORMATS),
+        examples=(
+            "local list",
+            "local list -o json",
+        ),
     ),
     Command(
         "local env",
@@ -216,6 +233,7 @@ ROWS = (
             handler=f"kubewright.cli.handlers.machines:{verb}",
             argument=ONE_MACHINE,
             flags=(*ON_CLUSTER, ALL_FORMATS),
+            examples=(f"local machine {verb} --name dev dev-worker-1",),
         )
         for verb, text in (
             ("kill", "Stop a machine like a power failure; its disk stays"),
@@ -225,13 +243,23 @@ ROWS = (
             ("remove", "Remove a worker, or a control plane other than the first, with its Node and its disk"),
         )
     ),
-    Command("local machine add", "Add a worker", handler="kubewright.cli.handlers.machines:add", flags=(*ON_CLUSTER, ALL_FORMATS)),
+    Command(
+        "local machine add",
+        "Add a worker",
+        handler="kubewright.cli.handlers.machines:add",
+        flags=(*ON_CLUSTER, ALL_FORMATS),
+        examples=("local machine add --name dev",),
+    ),
     Command("binaries", summary("binaries")),
     Command(
         "binaries list",
         "List the binaries, their locations and their origins",
         handler="kubewright.cli.handlers.local:list_binaries",
         flags=(*BINARIES, ALL_FORMATS),
+        examples=(
+            "binaries list",
+            "binaries list --kubernetes-version v1.35.4 -o json",
+        ),
     ),
     Command(
         "binaries fetch",
@@ -239,6 +267,10 @@ ROWS = (
         handler="kubewright.cli.handlers.local:fetch",
         argument=Argument("program", "programs; none: those that a local cluster needs", shown="[program] ...", most=ANY),
         flags=(*BINARIES, ALL_FORMATS),
+        examples=(
+            "binaries fetch",
+            "binaries fetch kubeadm --kubernetes-version v1.35.4",
+        ),
     ),
     Command(
         "binaries verify",
@@ -246,5 +278,9 @@ ROWS = (
         handler="kubewright.cli.handlers.local:verify",
         argument=Argument("program", "programs; none: all that are present", shown="[program] ...", most=ANY),
         flags=(*BINARIES, ALL_FORMATS),
+        examples=(
+            "binaries verify",
+            "binaries verify etcd kube-apiserver",
+        ),
     ),
 )

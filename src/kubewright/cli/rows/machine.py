@@ -356,6 +356,7 @@ _RECOVER_ROW = Command(
     hidden=True,
     description="While an operation such as an upgrade replaces files, a unit runs this at boot, before the kubelet: certificates and keys of which only one"
     " was replaced are completed. It reaches no network and restarts nothing.",
+    examples=("recover",),
 )
 
 _CHECKS_OF_INIT = (
@@ -393,6 +394,10 @@ _PREFLIGHT_ROWS = (
         handler="kubewright.cli.handlers.preflight:machines",
         flags=(ALL_FORMATS,),
         description="Changes nothing. Each failure says how to fix it. Exits with 4 if any check fails.",
+        examples=(
+            "preflight machines",
+            "preflight machines -o json",
+        ),
     ),
 )
 

@@ -124,5 +124,9 @@ ROWS = (
         workflow=_ROTATING,
         description="Generates a key, offers it to the hub, uses it, and waits until the hub has replaced the old one. The tunnel stays up, and the old key stays valid until the new"
         " one has been used. If the command is killed, running it again continues. If the hub's own key has changed, pass it as --hub-key.",
+        examples=(
+            "node rotate-vpn-key",
+            "node rotate-vpn-key --hub-key KEY",
+        ),
     ),
 )
