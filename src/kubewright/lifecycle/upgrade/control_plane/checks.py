@@ -12,7 +12,7 @@ from kubewright.base.checks import Check, Finding, run_checks, warning
 from kubewright.base.clock import rfc3339
 from kubewright.base.errors import UsageError
 from kubewright.base.patterns import Pattern
-from kubewright.base.versions import OWN, Version
+from kubewright.base.versions import Version
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import NODE
 from kubewright.kube.server_info import server_version
@@ -190,8 +190,8 @@ def _judge(ctx: UpgradeContext) -> None:
     ctx.say(TOPIC, f'You have chosen to upgrade the cluster version to "{target}"')
     observed = versions.observe(ctx.api)
     present = observed.cluster
-    ctx.say("upgrade/versions", f"Cluster version: {str(present).removeprefix('v')}")
-    ctx.say("upgrade/versions", f"kubeadm version: {OWN}")
+    for text in versions.announced(present):
+        ctx.say("upgrade/versions", text)
     if target < present:
         ctx.say(TOPIC, f"This is a downgrade: the cluster has {present}, which is newer than {target}")
     asked = ctx.task.configuration.apply

@@ -9,12 +9,11 @@ from typing import Any, Final
 from kubewright.base.errors import UsageError
 from kubewright.base.records import dataclass
 from kubewright.base.versions import OWN, Version, release_for
-from kubewright.lifecycle.upgrade.planning.versions import API_SERVER, CONTROL_PLANE, ETCD, ByVersion, ClusterVersions
+from kubewright.lifecycle.upgrade.planning.versions import API_SERVER, CONTROL_PLANE, ETCD, TOOL, ByVersion, ClusterVersions, announced
 
 COMPONENT_CONFIGS: Final = (("kubeproxy.config.k8s.io", "v1alpha1"), ("kubelet.config.k8s.io", "v1beta1"))
 """The groups of component configurations, and the version of each that kubewright reads and writes."""
 _DNS: Final = "CoreDNS"
-_TOOL: Final = "kubeadm"
 _EXPERIMENTAL: Final = "experimental version"
 
 
@@ -48,11 +47,11 @@ class AvailableUpgrade:
     @property
     def tool(self) -> tuple[str, str]:
         """The version of kubewright, and the one that is needed."""
-        return next((row.current, row.new) for row in self.components if row.name == _TOOL)
+        return next((row.current, row.new) for row in self.components if row.name == TOOL)
 
     def rows(self, *, kubelets: bool) -> list[ComponentUpgradePlan]:
         """Return the rows of the kubelets, or those of the components that `upgrade apply` upgrades."""
-        return [row for row in self.components if row.name != _TOOL and (row.name == "kubelet") == kubelets]
+        return [row for row in self.components if row.name != TOOL and (row.name == "kubelet") == kubelets]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +112,7 @@ def plan(observed: ClusterVersions, wish: PlanOptions, *, groups: Collection[str
     cluster = observed.cluster
     newest = _version(wish.version) if wish.version else tool
     text = wish.version or str(newest)
-    lines = [f"Cluster version: {_bare(cluster)}", f"{_TOOL} version: {tool}", *_asked_lines(wish, cluster, newest)]
+    lines = [*announced(cluster, tool=tool), *_asked_lines(wish, cluster, newest)]
     upgrades = [
         AvailableUpgrade(description=description, components=tuple(_components(observed, text, needed, tool, etcd=wish.etcd)))
         for description, needed in (_offers(wish, cluster, newest, tool) if cluster < newest else ())
@@ -171,7 +170,7 @@ def _components(observed: ClusterVersions, new: str, needed: str, tool: Version,
     yield ComponentUpgradePlan(name="kube-proxy", current=_bare(observed.cluster), new=new)
     release = release_for(Version.parse(new))
     yield ComponentUpgradePlan(name=_DNS, current=observed.dns, new=release.coredns_tag)
-    yield ComponentUpgradePlan(name=_TOOL, current=str(tool), new=needed)
+    yield ComponentUpgradePlan(name=TOOL, current=str(tool), new=needed)
     if etcd:
         yield from _rows(ETCD, observed.components.get(ETCD, {}), release.etcd_tag)
 

@@ -17,6 +17,8 @@ from kubewright.kube.resources import DEPLOYMENT, NODE, POD
 NAMESPACE: Final = "kube-system"
 API_SERVER: Final = "kube-apiserver"
 ETCD: Final = "etcd"
+TOOL: Final = "kubeadm"
+"""The name of this program in kubeadm's tables and lines."""
 CONTROL_PLANE: Final = (API_SERVER, "kube-controller-manager", "kube-scheduler")
 KUBELET_SKEW: Final = 3
 """The number of minor releases by which a kubelet may be older than its API server."""
@@ -45,6 +47,11 @@ class ClusterVersions:
                 detail=f"{found} (pods of {NAMESPACE} with the label component={API_SERVER})",
                 remedy="look at the pods of the control plane",
             ) from error
+
+
+def announced(cluster: Version, *, tool: Version = OWN) -> list[str]:
+    """Return the first lines about versions of `upgrade plan` and `upgrade apply`."""
+    return [f"Cluster version: {str(cluster).removeprefix('v')}", f"{TOOL} version: {tool}"]
 
 
 def observe(api: KubeAPI) -> ClusterVersions:
