@@ -10,16 +10,18 @@ from kubewright.apis.kubeadm.types import ClusterConfiguration, Configuration, T
 from kubewright.apis.machine import Addresses, Detected
 from kubewright.base.events import Line
 from kubewright.base.records import dataclass
-from kubewright.base.wait import Condition
 from kubewright.host.certificates import HostCertificateStore
+from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.operation import RunContext
 from kubewright.pki import store
 from kubewright.pki.store import CertificateStore
 
 if TYPE_CHECKING:
     from kubewright.apis.machine import Layout
+    from kubewright.base.wait import Condition
     from kubewright.lifecycle.steps import static_pods
     from kubewright.lifecycle.steps.health import ComponentWaiter
+    from kubewright.lifecycle.steps.health_lines import HealthLines
     from kubewright.pki.ensure import IssuingSources
 
 
@@ -132,6 +134,14 @@ class MachineContext(RunContext):
             diagnosis=functools.partial(self.bound.machine.diagnosis, host=self.host),
             within=self.timeouts.control_plane_component_health_check.seconds,
         )
+
+    @property
+    def health_lines(self) -> HealthLines:
+        """The reporter of waits for the kubelet and the components."""
+        from kubewright.lifecycle.steps.health_lines import HealthLines
+
+        waits = self.bound.mode is Mode.APPLY
+        return HealthLines(reporter=self.reporter, clock=self.clock, socket=self.host.layout.cri_socket, waits=waits)
 
     @functools.cached_property
     def health_checks(self) -> Mapping[str, Condition]:

@@ -208,19 +208,33 @@ def control_plane(ctx: InitContext) -> Iterable[Waited]:
 
     server = kubelet.health_server(ctx.host)
     if server:
-        ctx.say("kubelet-check", f"Waiting for a healthy kubelet at {server}/healthz")
         healthy = ctx.bound.connections.keep(health.HealthEndpoint(server, "/healthz"))
-        yield ctx.components.until(
-            lambda: accepts() and healthy(),
-            saying="the kubelet to be healthy",
-            blame=(),
-            within=ctx.timeouts.kubelet_health_check.seconds,
-            every=kubelet.LOOK,
-            remedy=kubelet.FIX,
+        yield ctx.health_lines.kubelet(
+            server,
+            lambda: ctx.components.until(
+                lambda: accepts() and healthy(),
+                saying="the kubelet to be healthy",
+                blame=(),
+                within=ctx.timeouts.kubelet_health_check.seconds,
+                every=kubelet.LOOK,
+                remedy=kubelet.FIX,
+            ),
+            within=ctx.timeouts.kubelet_health_check,
         )
-    yield ctx.components.until(accepts, saying="the API server to accept requests", blame=("etcd", "kube-apiserver"))
+    yield ctx.health_lines.component(
+        "kube-apiserver",
+        lambda: ctx.components.until(accepts, saying="the API server to accept requests", blame=("etcd", "kube-apiserver")),
+        reports_success=False,  # that is reported when all components are checked
+    )
 
 
 def components(ctx: InitContext) -> Iterable[Step]:
     """Wait until the API server is ready and the other components report healthy."""
-    yield from health.healthy(ctx.components, probe=ctx.probe, manifests=ctx.bound.manifests, others=ctx.health_checks)
+    yield from health.healthy(
+        ctx.components,
+        probe=ctx.probe,
+        server=ctx.addresses.api_server,
+        manifests=ctx.bound.manifests,
+        others=ctx.health_checks,
+        lines=ctx.health_lines,
+    )

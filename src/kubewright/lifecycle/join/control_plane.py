@@ -182,7 +182,14 @@ def reserve_keys(ctx: JoinContext) -> None:
 def wait(ctx: JoinContext) -> Iterable[Step]:
     """Wait until all components of this machine are healthy, then make its kubelet use the local API server."""
     ctx.say("wait-control-plane", f'Waiting for the control plane to start as static pods from "{ctx.layout.manifests}"')
-    yield from health.healthy(ctx.components, probe=ctx.probe, manifests=ctx.bound.manifests, others=ctx.health_checks)
+    yield from health.healthy(
+        ctx.components,
+        probe=ctx.probe,
+        server=ctx.addresses.api_server,
+        manifests=ctx.bound.manifests,
+        others=ctx.health_checks,
+        lines=ctx.health_lines,
+    )
     yield from kubelet.use_local_server(ctx)
 
 

@@ -146,11 +146,13 @@ def wait_bootstrap(ctx: JoinContext) -> Iterable[Change | Waited]:
     try:
         server = kubelet.health_server(ctx.host)
         if server:
-            ctx.say("kubelet-check", f"Waiting for a healthy kubelet at {server}/healthz")
-            healthy = ctx.bound.connections.keep(HealthEndpoint(server, "/healthz"))
-            yield _until(ctx, healthy, within=timeouts.kubelet_health_check.seconds, saying="the kubelet to be healthy")
+            healthy, limit = ctx.bound.connections.keep(HealthEndpoint(server, "/healthz")), timeouts.kubelet_health_check
+            yield ctx.health_lines.kubelet(
+                server, lambda: _until(ctx, healthy, within=limit.seconds, saying="the kubelet to be healthy"), within=limit
+            )
         ctx.say("kubelet-wait", "Waiting for the kubelet to get its certificate from the cluster")
-        yield _until(ctx, lambda: _lacks(ctx), within=timeouts.tls_bootstrap.seconds, saying="the kubelet to get its certificate")
+        with ctx.health_lines.kubelet_advice():
+            yield _until(ctx, lambda: _lacks(ctx), within=timeouts.tls_bootstrap.seconds, saying="the kubelet to get its certificate")
     finally:
         removed = ctx.host.remove(path)
     yield removed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from kubewright.apis.kubeadm.types import Configuration, ControlPlaneComponent
 from kubewright.apis.machine import Addresses, Detected, Layout, url
+from kubewright.base.durations import Duration
 from kubewright.base.errors import APIError
 from kubewright.base.records import dataclass
 from kubewright.base.wait import Condition, Waiter
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     from kubewright.lifecycle.deferred_manifests import DeferredManifests
     from kubewright.lifecycle.diagnosis.cluster import BootstrapLook
     from kubewright.lifecycle.diagnosis.watch import Diagnosis
+    from kubewright.lifecycle.steps.health_lines import HealthLines
     from kubewright.workflow.phases import Step
 
 LOOK: Final = 0.02
 """Seconds between two checks of a server that is about to answer: everything else waits for it."""
 _REMEDY: Final = "fix what the component reports, then run the same command again"
 _PATIENCE: Final = 2.0
+_API_SERVER: Final = "kube-apiserver"
 
 
 class MakeDiagnosis(Protocol):
@@ -81,23 +84,31 @@ class ComponentWaiter:
 
 
 def healthy(
-    components: ComponentWaiter, *, probe: KubeAPI, manifests: DeferredManifests, others: Mapping[str, Condition]
+    components: ComponentWaiter,
+    *,
+    probe: KubeAPI,
+    server: str,
+    manifests: DeferredManifests,
+    others: Mapping[str, Condition],
+    lines: HealthLines,
 ) -> Iterable[Step]:
-    """Wait for the API server of `probe`, write the remaining manifests, and wait for the other components of this machine."""
-    yield from api_server(components, probe=probe, manifests=manifests)
+    """Wait for the API server of `probe` at `server`, write the remaining manifests, and wait for the other components of this machine."""
+    places = {name: f"{endpoint.server}{endpoint.path}" for name, endpoint in others.items() if isinstance(endpoint, HealthEndpoint)}
+    lines.components({_API_SERVER: f"{server}/readyz", **places}, within=Duration.of_seconds(components.within))
+    yield lines.component(_API_SERVER, lambda: api_server(components, probe=probe, manifests=manifests))
     yield from manifests.finish()
     for name, condition in others.items():
-        yield components.until(condition, saying=f"{name} to be healthy", blame=(name,))
+        yield lines.component(name, functools.partial(components.until, condition, saying=f"{name} to be healthy", blame=(name,)))
 
 
-def api_server(components: ComponentWaiter, *, probe: KubeAPI, manifests: DeferredManifests) -> Iterable[Waited]:
+def api_server(components: ComponentWaiter, *, probe: KubeAPI, manifests: DeferredManifests) -> Waited:
     """Wait until the API server reports ready, after all its post-start hooks. Raises the error of a manifest."""
 
     def ready() -> str | None:
         manifests.check()
         return unready(probe)
 
-    yield components.until(ready, saying="the API server to be ready", blame=("kube-apiserver",))
+    return components.until(ready, saying="the API server to be ready", blame=(_API_SERVER,))
 
 
 def unready(probe: KubeAPI) -> str | None:

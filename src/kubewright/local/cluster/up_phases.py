@@ -178,7 +178,7 @@ def _unknown(local: LocalContext) -> str | None:
 
 def api_ready(ctx: LocalContext) -> Iterable[Waited]:
     """Wait until the API server is ready, and record the time."""
-    yield from api_server(ctx.components, probe=ctx.probe, manifests=ctx.bound.manifests)
+    yield api_server(ctx.components, probe=ctx.probe, manifests=ctx.bound.manifests)
     ctx.mark("apiReady")
 
 
