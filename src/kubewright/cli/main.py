@@ -212,7 +212,7 @@ def run() -> None:
         code = 141
     except OSError as error:
         known = _of_the_system(error)
-        code = _bug(error, verbosity=0) if known is None else _fail(known, scheme="", verbosity=0)
+        code = _bug(error, verbosity=0) if known is None else _fail(known, ROOT, verbosity=0)
     except KeyboardInterrupt as stop:  # the command had ended; only its output is incomplete
         code = interruption(stop, remedy="").exit_code
     os._exit(code)
