@@ -118,16 +118,13 @@ class Phases(Generic[Context_contra]):
         Raises UsageError if there is none; aliases and other spellings do not count.
         """
         if name not in self._all:
-            raise self._unknown(name)
+            from kubewright.base.messages import closest
+
+            known = [node.name for node in self.nodes if not node.phase.hidden]
+            meant = closest(name, known)
+            remedy = f"did you mean {meant}? The phases are: " if meant else "the phases are: "
+            raise UsageError(f"invalid phase name: {name}", remedy=remedy + ", ".join(known))
         return self._all[name]
-
-    def _unknown(self, name: str) -> UsageError:
-        from kubewright.base.messages import closest
-
-        known = [node.name for node in self.nodes if not node.phase.hidden]
-        meant = closest(name, known)
-        remedy = f"did you mean {meant}? The phases are: " if meant else "the phases are: "
-        return UsageError(f"invalid phase name: {name}", remedy=remedy + ", ".join(known))
 
     def named(self, words: Sequence[str]) -> Node[Context_contra] | None:
         """Return the node for the words after `phase` on a command line, aliases included; None if there is no such command."""
@@ -144,11 +141,11 @@ class Phases(Generic[Context_contra]):
         """Select the nodes to run, in order.
 
         `only` names phases that run with all below them, without their parents; `X/all` is all of X. `skip` names
-        phases that are skipped with all below them; `X/all` is none. Raises UsageError for an unknown name, or if a
-        phase is selected without those that it depends on.
+        phases that are skipped with all below them. Raises UsageError for an unknown name, or if a phase is selected
+        without those that it depends on.
         """
         wanted = frozenset(self._meant(name) for name in only)
-        unwanted = frozenset(self._skipped(name) for name in skip)
+        unwanted = frozenset(self.find(name).name for name in skip)
         chosen = tuple(node for node in self.nodes if (not wanted or node.within(wanted)) and not node.within(unwanted))
         _check_dependencies(chosen)
         return chosen
@@ -162,12 +159,6 @@ class Phases(Generic[Context_contra]):
     def _meant(self, name: str) -> str:
         node = self.find(name)
         return node.above[-1].name if node.phase.every and node.above else name
-
-    def _skipped(self, name: str) -> str:
-        node = self.find(name)
-        if node.phase.every:  # only a command, as in kubeadm v1.36 (cmd/phases/workflow/runner.go)
-            raise self._unknown(name)
-        return node.name
 
     def _check(self) -> None:
         count = sum(1 for phase in self.roots for _ in Node(phase).below())

@@ -123,24 +123,6 @@ def test_an_unknown_phase_to_skip_is_an_error(words, name, run):
     assert run(*words, "--skip-phases", name)[1].startswith(f"error: invalid phase name: {name}\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
-        (["init"], "certs/all"),
-        (["init", "phase", "certs", "all"], "kubeconfig/all"),
-        (GOOD, "control-plane-prepare/all"),
-        (["upgrade", "apply", "v1.36.3"], "addon/all"),
-        (["upgrade", "node"], "addon/all"),
-    ],
-)
-def test_a_phase_that_is_only_a_command_cannot_be_skipped(words, name, tmp_path, capsys):
-    given = ["--skip-phases", name]
-    if "phase" in words:  # which has no such flag
-        given = ["--config", file(tmp_path, "InitConfiguration", f"skipPhases: [{name}]\n")]
-    assert main([*words, *given]) == 1
-    assert capsys.readouterr().err.startswith(f"error: invalid phase name: {name}\n")
-
-
 def test_hidden_phases_may_be_skipped(run):
     assert "preflight checks failed" in run(*GOOD, "--skip-phases", "check-etcd")[1]
     assert NO_NODE in run("upgrade", "node", "--skip-phases=kubeconfig,addon/coredns")[1]
