@@ -13,7 +13,6 @@ from kubewright.base.records import dataclass
 
 LOOPBACK: Final = "127.0.0.1"
 TCP: Final = "tcp"
-UDP: Final = "udp"
 _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 _SPEC: Final = Pattern(r"(?:(\[[^\]]*\]|[^:\[\]]*):)?([0-9]{1,5}):([0-9]{1,5})(?:/(tcp|udp))?")
 _HOST: Final = Pattern(r"(?:(\[[^\]]*\]|[^:\[\]]*):)?([0-9]{1,5})(?::[0-9]{1,5})?(?:/(tcp|udp))?")

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from kubewright.base.events import Reporter
-from kubewright.machines.places import cache
+from kubewright.machines.places import cache, making
 from kubewright.machines.progress import step
 from kubewright.machines.running import run
 
@@ -29,18 +29,15 @@ def ensure_base(reporter: Reporter) -> Path:
     """Return the tree, creating it if necessary, which takes about a minute. Raises HostError if debootstrap fails."""
     tree = place()
     if not tree.exists():
-        partial = tree.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.parent.mkdir(parents=True, exist_ok=True)
-        with step(reporter, "making the Debian tree of the machines", takes="about a minute"):
-            # without an address, debootstrap uses Debian's own mirror: the host may be Ubuntu
-            source = [address] if (address := mirror()) else []
-            # without a keyring, debootstrap only warns, and uses TLS instead, unless it is given an address
-            verified = ["--force-check-gpg"] if address and not address.startswith("https:") else []
-            packages = f"--include={','.join(PACKAGES)}"
-            run("debootstrap", "--variant=minbase", *verified, packages, SUITE, str(partial), *source, within=1800)
-        _clean(partial)
-        partial.rename(tree)
+        with making(tree) as partial:
+            with step(reporter, "making the Debian tree of the machines", takes="about a minute"):
+                # without an address, debootstrap uses Debian's own mirror: the host may be Ubuntu
+                source = [address] if (address := mirror()) else []
+                # without a keyring, debootstrap only warns, and uses TLS instead, unless it is given an address
+                verified = ["--force-check-gpg"] if address and not address.startswith("https:") else []
+                packages = f"--include={','.join(PACKAGES)}"
+                run("debootstrap", "--variant=minbase", *verified, packages, SUITE, str(partial), *source, within=1800)
+            _clean(partial)
     return tree
 
 

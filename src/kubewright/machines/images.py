@@ -19,7 +19,7 @@ from kubewright.base.records import dataclass, field
 from kubewright.binaries import BinarySources
 from kubewright.machines import oci
 from kubewright.machines.kit import programs
-from kubewright.machines.places import cache
+from kubewright.machines.places import cache, making
 from kubewright.machines.running import run
 
 REPOSITORY = "registry.k8s.io"
@@ -122,10 +122,8 @@ def ensure_pause() -> Path:
     """
     place = pause_place()
     if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        partial = place.with_suffix(".partial")
-        run("gcc", "-static", "-Os", "-s", "-x", "c", "-o", str(partial), "-", text=_PAUSE)
-        partial.rename(place)
+        with making(place) as partial:
+            run("gcc", "-static", "-Os", "-s", "-x", "c", "-o", str(partial), "-", text=_PAUSE)
     return place
 
 

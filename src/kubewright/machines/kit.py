@@ -19,7 +19,7 @@ from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.level import KUBERNETES
 from kubewright.binaries import BinarySources
 from kubewright.machines.network import is_ipv6
-from kubewright.machines.places import cache
+from kubewright.machines.places import cache, making
 
 _BIN, _CNI = "usr/local/bin", "opt/cni/bin"
 PLACES: Final[Mapping[str, str]] = {
@@ -163,12 +163,10 @@ def ensure_kit(*, version: str, sources: BinarySources | None, reporter: Reporte
     runtime = _CONTAINERD.format(pause=versions.release_for(versions.Version.parse(version)).pause_tag)
     place = cache() / f"kit-{_key(wanted, runtime)}"
     if not place.exists():
-        partial = place.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        for name, path in wanted.items():
-            _install(path.resolve(), partial / PLACES[name] / name)
-        _configure(partial, runtime)
-        partial.rename(place)
+        with making(place) as partial:
+            for name, path in wanted.items():
+                _install(path.resolve(), partial / PLACES[name] / name)
+            _configure(partial, runtime)
     return place
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -27,6 +28,16 @@ def cache() -> Path:
     """Return the directory of files that are made once. Raises HostError as root if other users could change them."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return _trusted(Path(base) / "kubewright" / "testbed")
+
+
+@contextmanager
+def making(place: Path) -> Iterator[Path]:
+    """Yield a path at which to make a file or directory. It is moved to `place` at the end of the block, unless that fails."""
+    partial = place.with_suffix(".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    yield partial
+    partial.rename(place)
 
 
 def disks() -> Path:

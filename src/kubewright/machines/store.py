@@ -21,7 +21,7 @@ from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.wait import PollingWaiter
 from kubewright.machines.images import Image, archive
 from kubewright.machines.kit import programs
-from kubewright.machines.places import cache
+from kubewright.machines.places import cache, making
 from kubewright.machines.progress import step
 from kubewright.machines.running import PATH, run
 
@@ -33,12 +33,9 @@ def ensure_store(images: list[Image], *, key: str, reporter: Reporter) -> Path:
     digest = hashlib.sha256("\0".join((key, *map(repr, images))).encode()).hexdigest()[:12]
     place = cache() / f"store-{digest}"
     if not place.exists():
-        partial = place.with_suffix(".partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        with step(reporter, "making the container images of the machines", takes="about a minute"):
+        with making(place) as partial, step(reporter, "making the container images of the machines", takes="about a minute"):
+            partial.mkdir()
             _fill(partial, images)
-        partial.rename(place)
     return place
 
 

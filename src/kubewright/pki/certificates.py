@@ -5,7 +5,6 @@ All fields that rules need are parsed at once, so that bad input cannot cause er
 
 from __future__ import annotations
 
-import ipaddress
 import itertools
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -22,8 +21,6 @@ from kubewright.pki.keys import PrivateKey, kind_of
 if TYPE_CHECKING:
     from cryptography import x509
 
-
-IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _LONGEST_CHAIN = 8
 _VERSION = 0xA0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
@@ -213,20 +214,7 @@ class RequestHandler:
 
         made, status = await asyncio.to_thread(make) if self._key_algorithm.slow else make()
         self.make_keys()
-        record = JoinRecord(
-            cluster=self._ctx.name,
-            node=seen.name,
-            state=State.ISSUED,
-            protocol=PROTOCOL,
-            request=seen.uid,
-            key=wanted.key.fingerprint,
-            names=wanted.names,
-            lease=",".join(lease),
-            tunnel_key=made.tunnel_key,
-            certificates=made.certificates,
-            issued=rfc3339(now),
-            changed=rfc3339(now),
-        )
+        record = self._record_of(seen, wanted, made, lease=lease, now=now)
         event = self._ctx.event(
             "issued",
             seen.name,
@@ -242,19 +230,38 @@ class RequestHandler:
             return None
         self._times_taken.pop(seen.name, None)
         self._ctx.ends.put(record)
-        if self._ctx.tunnel is not None:  # before the answer, so that the node's first packet finds its peer
-            self._ctx.tunnel.put(record)
-            try:
-                await self._ctx.tunnel.follow()
-            except HostError as error:
-                waits = Condition(
-                    status="Unknown", reason=decisions.VPN_UNAVAILABLE, message=f"the hub's end of the VPN is not up: {error}"
-                )
-                await self._wait(request, seen, waits)
-                raise
+        await self._add_peer(request, seen, record)  # before the answer, so that the node's first packet finds its peer
         await self._write(request, Condition(status="True", reason=decisions.ISSUED), status)
         _log.info("%s: %s has been answered", self._ctx.name, seen.name)
         return None
+
+    def _record_of(self, seen: Seen, wanted: JoinRequest, made: Issued, *, lease: Sequence[str], now: datetime) -> JoinRecord:
+        return JoinRecord(
+            cluster=self._ctx.name,
+            node=seen.name,
+            state=State.ISSUED,
+            protocol=PROTOCOL,
+            request=seen.uid,
+            key=wanted.key.fingerprint,
+            names=wanted.names,
+            lease=",".join(lease),
+            tunnel_key=made.tunnel_key,
+            certificates=made.certificates,
+            issued=rfc3339(now),
+            changed=rfc3339(now),
+        )
+
+    async def _add_peer(self, request: Object, seen: Seen, record: JoinRecord) -> None:
+        """Add the node to the hub's end of the VPN, if the cluster has one. The request waits if that fails; raises HostError."""
+        if self._ctx.tunnel is None:
+            return
+        self._ctx.tunnel.put(record)
+        try:
+            await self._ctx.tunnel.follow()
+        except HostError as error:
+            problem = f"the hub's end of the VPN is not up: {error}"
+            await self._wait(request, seen, Condition(status="Unknown", reason=decisions.VPN_UNAVAILABLE, message=problem))
+            raise
 
     def make_keys(self) -> None:
         """Have keys made for the next answers."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from kubewright.apis.join_records import JoinRecord
@@ -100,7 +100,3 @@ class Tools:
     read: ReadFile
     connect: Callable[[Access], AsyncKubeAPI] = AsyncKubeClient
     records: Callable[[JoinRecordsSource], RecordBook] = _no_records
-
-
-Open = Callable[[object, Tools], EvidenceSource]
-Answering = Callable[[Question], Awaitable[Answer]]
