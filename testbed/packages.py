@@ -7,8 +7,7 @@ import subprocess
 from kubewright.base.errors import HostError
 from kubewright.base.events import Reporter
 from kubewright.machines import host
-from kubewright.machines.progress import step
-from kubewright.machines.running import run
+from kubewright.machines.running import run, step
 
 PACKAGES = (*("systemd-container", "debootstrap", "iproute2", "zstd"), *("gcc", "libc6-dev", "libseccomp-dev", "pkg-config"))
 

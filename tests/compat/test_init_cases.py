@@ -24,7 +24,7 @@ from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import dataclass, replace
 from kubewright.cli.handlers import machine as cli_machine
 from kubewright.cli.main import main
-from kubewright.cli.parsing.documents import read_documents
+from kubewright.cli.parsing.inputs import read_documents
 from kubewright.host.decisions import roots
 from kubewright.host.desired import File
 from kubewright.host.facts import Facts, MachineInfo

@@ -8,8 +8,7 @@ from pathlib import Path
 
 from kubewright.base.events import Reporter
 from kubewright.machines.places import cache, making
-from kubewright.machines.progress import step
-from kubewright.machines.running import run
+from kubewright.machines.running import run, step
 
 SUITE = "bookworm"
 PACKAGES = (

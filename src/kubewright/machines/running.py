@@ -1,12 +1,13 @@
-"""Running programs on the host: argument lists, never a shell, and errors that show the program's output."""
+"""Running programs on the host (argument lists, never a shell; errors show the output), and reporting the steps that take long."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from kubewright.base.errors import HostError
+from kubewright.base.events import Progress, Reporter
 from kubewright.host.programs.commands import RealCommands
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -34,3 +35,11 @@ def quietly(*argvs: Sequence[str]) -> None:
     for argv in argvs:
         with suppress(HostError):
             run(*argv, within=300)
+
+
+@contextmanager
+def step(reporter: Reporter, what: str, *, takes: str) -> Iterator[None]:
+    """Report that a step begins and about how long it takes."""
+    reporter.emit(Progress(task=what, done=0, text=f"this takes {takes}"))
+    yield
+    reporter.emit(Progress(task=what, done=1, text="done"))

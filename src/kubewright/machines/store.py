@@ -22,8 +22,7 @@ from kubewright.base.wait import PollingWaiter
 from kubewright.machines.images import Image, archive
 from kubewright.machines.kit import programs
 from kubewright.machines.places import cache, making
-from kubewright.machines.progress import step
-from kubewright.machines.running import PATH, run
+from kubewright.machines.running import PATH, run, step
 
 _CONFIG = "version = 3\ndisabled_plugins = ['io.containerd.cri.v1.images', 'io.containerd.cri.v1.runtime', 'io.containerd.grpc.v1.cri']\n"
 

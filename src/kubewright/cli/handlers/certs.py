@@ -18,7 +18,7 @@ from kubewright.base.errors import CheckFailed, UsageError
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli.handlers import cluster_access, machine
 from kubewright.cli.parsing import inputs
-from kubewright.cli.parsing.documents import read_documents
+from kubewright.cli.parsing.inputs import read_documents
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers import output
 from kubewright.cli.printers.failure import write_error

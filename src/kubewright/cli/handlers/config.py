@@ -21,7 +21,7 @@ from kubewright.base.masking import mask
 from kubewright.base.messages import quoted
 from kubewright.base.records import asdict
 from kubewright.cli.handlers import machine
-from kubewright.cli.parsing.documents import read_documents
+from kubewright.cli.parsing.inputs import read_documents
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import documents_text, table, write_documents, write_result
 

@@ -15,7 +15,7 @@ from kubewright.base.errors import ValidationError
 from kubewright.base.events import Line
 from kubewright.cli.handlers import config, machine
 from kubewright.cli.parsing import inputs
-from kubewright.cli.parsing.documents import read_documents
+from kubewright.cli.parsing.inputs import read_documents
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import OUTPUT_VERSION, printer, write_result
 from kubewright.cli.printers.reporters import JsonLines, KubeadmText, logged

@@ -13,8 +13,7 @@ from kubewright.apis.kubeadm.overrides import InitOverrides, refuse_flags_with_c
 from kubewright.base import yaml
 from kubewright.cli.handlers import operations
 from kubewright.cli.parsing import inputs
-from kubewright.cli.parsing.documents import read_documents
-from kubewright.cli.parsing.inputs import given_text, is_on
+from kubewright.cli.parsing.inputs import given_text, is_on, read_documents
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import write_documents
 from kubewright.lifecycle.init import request

@@ -19,7 +19,7 @@ from kubewright.base.randomness import SystemRandom
 from kubewright.base.yaml import Document
 from kubewright.cli.handlers import cluster_access
 from kubewright.cli.parsing import inputs
-from kubewright.cli.parsing.documents import read_documents
+from kubewright.cli.parsing.inputs import read_documents
 from kubewright.cli.parsing.parser import Parsed, as_called
 from kubewright.cli.printers import output
 from kubewright.cli.printers.output import printer, write_result

@@ -12,13 +12,13 @@ from pathlib import Path, PurePosixPath
 from typing import Final, TypeVar
 
 from kubewright.apis.kubeadm.overrides import feature_gates, refuse_flags_with_config
+from kubewright.base import masking, yaml
 from kubewright.base.durations import Duration
 from kubewright.base.errors import CertificateError, DocumentError, UsageError
 from kubewright.base.masking import mask, remember_token
 from kubewright.base.messages import indented
 from kubewright.base.records import fields
 from kubewright.base.yaml import Document
-from kubewright.cli.parsing.documents import read_documents
 from kubewright.cli.parsing.parser import Parsed, as_called
 from kubewright.cli.rows.model import (
     BOOL,
@@ -221,6 +221,18 @@ def _decoded(path: str) -> str | None:
 
     found = Files().read(PurePosixPath(path))
     return None if found is None else found.decode(errors="replace")
+
+
+def read_documents(path: str) -> list[Document]:
+    """Read the documents of a configuration file. Raises DocumentError, naming the file, if it cannot be read."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise DocumentError(f"cannot read {path}", detail=error.strerror or "", remedy="pass an existing file that you can read") from error
+    found = yaml.load_all(content, source=path, recognise_json=True)
+    for document in found:
+        masking.remember_within(document.value)
+    return found
 
 
 _READERS: Final[Mapping[str, Callable[[Parsed, str], object]]] = {

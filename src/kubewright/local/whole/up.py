@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -16,16 +16,17 @@ from kubewright.agent.leases import NAMESPACE as NODE_LEASES
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock, rfc3339_micro
 from kubewright.base.deadlines import Deadline, holding
-from kubewright.base.errors import APIError, NotFound, UsageError
+from kubewright.base.errors import APIError, Conflict, NotFound, UsageError
 from kubewright.base.events import Reporter
 from kubewright.base.randomness import Random
 from kubewright.base.records import replace
 from kubewright.binaries import BinarySources
 from kubewright.host.desired import File
 from kubewright.host.filesystem.files import Files
+from kubewright.kube import lease_rules
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.objects import remove_object
-from kubewright.kube.resources import named
+from kubewright.kube.resources import LEASE, named
 from kubewright.local import mounts, record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
@@ -34,7 +35,6 @@ from kubewright.local.user_documents import version_of
 from kubewright.local.whole import (
     addons,
     documents,
-    elections,
     endpoints,
     joining,
     members,
@@ -59,6 +59,7 @@ from kubewright.tokens import secrets, strings
 _ADMIN: Final = "/etc/kubernetes/admin.conf"
 _DOCUMENT: Final = "kubeadm.yaml"
 """The documents with which the first machine was made; they do not change when the cluster is scaled."""
+_ELECTING: Final = ("kube-controller-manager", "kube-scheduler")
 
 
 def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, reporter: Reporter, clock: Clock, random: Random) -> UpResult:
@@ -127,7 +128,7 @@ def _bring_up(run: MachinesRun) -> tuple[list[Change], str]:
     changes += _init(run, newcomers)
     run.mark("apiReady", "reached")
     with endpoints.client(run.paths, run.cluster, clock=run.clock) as api:
-        elections.release(api, started=started, since=began.time.timestamp())
+        _release_leases(api, started=started, since=began.time.timestamp())
         surplus = removal.surplus(run.paths, run.cluster)
         for name in surplus:
             changes += removal.remove(run.paths, run.cluster, name, api, waiter=run.waiter)
@@ -299,3 +300,17 @@ def _undone_on_failure(run: MachinesRun) -> Iterator[None]:
 def _write(run: MachinesRun, path: Path, text: str) -> None:
     with owner.acting_as(owner.of_cluster(run.paths)):
         Files().write(File(path=PurePosixPath(path), content=text.encode(), mode=0o600, directory_mode=0o700))
+
+
+def _release_leases(api: KubeAPI, *, started: Collection[str], since: float) -> None:
+    """Release the Leases whose holders ran on machines that were started since a time, in seconds since 1970.
+
+    After a power cut or `down --keep-data`, kube-controller-manager and kube-scheduler wait until the Lease of a former
+    leader has not changed for 15 seconds (client-go: tools/leaderelection/leaderelection.go); no pod is created or
+    scheduled until then. A Lease that was renewed later, or that another machine holds, has a living holder.
+    """
+    for name in _ELECTING:
+        with suppress(NotFound, Conflict):  # no leader has been elected yet, or another one has been by now
+            found = api.get(LEASE, name, "kube-system")
+            if lease_rules.is_orphaned(found, started, since=since):
+                api.update(lease_rules.given_back(found))

@@ -24,7 +24,7 @@ from kubewright.binaries.fetching import download
 from kubewright.binaries.providing import wanted_programs
 from kubewright.binaries.table import native_architecture
 from kubewright.machines import base, images
-from kubewright.machines.progress import step
+from kubewright.machines.running import step
 from kubewright.machines.tree import contents, unpacking
 
 _LARGEST_DIGEST_FILE: Final = 4096

@@ -12,7 +12,7 @@ from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import dataclass
 from kubewright.cli.handlers.hub import state
-from kubewright.cli.parsing import documents, inputs
+from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.inputs import absolute
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import write_rows
@@ -43,7 +43,7 @@ class ImportOptions:
 def run(parsed: Parsed) -> int:
     """Import all clusters in the files, or none."""
     options = inputs.complete(parsed, ImportOptions)
-    read = [document for path in parsed.strings("files") for document in documents.read_documents(absolute(path))]
+    read = [document for path in parsed.strings("files") for document in inputs.read_documents(absolute(path))]
     now = SystemClock().now()
     found = oneinfra_clusters.read(read, now=now, token_life=timedelta(seconds=options.token_ttl.seconds), random=SystemRandom())
     if not options.dry_run or state.exists(parsed):
