@@ -69,10 +69,8 @@ async def publish_once(api: AsyncKubeAPI, node: Mapping[str, Any], *, is_new: bo
 async def ensure_csi_node(api: Callable[[], AsyncKubeAPI], node: Callable[[], Mapping[str, Any]], *, failed: Callable[[str], None]) -> None:
     """Make sure that this Node has a CSINode: keep or correct an existing one, replace one of an earlier Node.
 
-    Retries until it works.
-
-    `node` is called before each attempt: the Node may have been deleted and created again. `failed` is called on each
-    failure with the reason why the node's storage is not ready, in the kubelet's words.
+    Retries until it works. `node` is called before each attempt: the Node may have been deleted and created again.
+    `failed` is called on each failure with the reason why the node's storage is not ready, in the kubelet's words.
     """
     attempt = 0
     while True:

@@ -151,9 +151,7 @@ class LeaseController:
     async def _look_up(self) -> tuple[Object | None, bool]:
         """Return the stored Lease, and whether it was just created.
 
-        None if its Node does not exist: then there is no Lease.
-
-        Retries for as long as the API does not answer.
+        None if its Node does not exist: then there is no Lease. Retries for as long as the API does not answer.
         """
         attempt = 0
         while True:

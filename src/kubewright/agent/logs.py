@@ -55,10 +55,8 @@ class LogSource(Protocol):
     def read(self, pod: Mapping[str, Any], container: str, options: LogOptions) -> AsyncIterator[bytes]:
         """Yield a container's log in chunks of whole lines.
 
-        Raises NoLog before the first chunk if there is none.
-
-        `pod` is the Pod as the API has it. Ends when the container has ended, or without `options.follow` at the end of
-        the log.
+        Raises NoLog before the first chunk if there is none. `pod` is the Pod as the API has it. Ends when the
+        container has ended, or without `options.follow` at the end of the log.
         """
         ...
 

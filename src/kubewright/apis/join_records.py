@@ -43,9 +43,8 @@ class IssuedCertificate:
 class JoinRecord:
     """One node of one cluster.
 
-    `protocol` names the codec, `request` the object or id of its request, `key` is a fingerprint.
-
-    `lease` are its addresses in the VPN, IPv4 first, separated by commas; `tunnel_key` is the public key of its end.
+    `protocol` names the codec, `request` the object or id of its request, `key` is a fingerprint. `lease` are its
+    addresses in the VPN, IPv4 first, separated by commas; `tunnel_key` is the public key of its end.
     """
 
     cluster: str

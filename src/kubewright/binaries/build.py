@@ -138,9 +138,8 @@ class Build:
     def obtain(self, family: Family, wanted: Sequence[Wanted], *, work: Path) -> tuple[dict[str, Path], str]:
         """Build programs of one family and version in one run, which uses all cores.
 
-        Return their paths by name, and the builder.
-
-        `work` is an empty directory. Raises BinariesError with the compiler's last lines, DiskFull, HostError.
+        Return their paths by name, and the builder. `work` is an empty directory. Raises BinariesError with the
+        compiler's last lines, DiskFull, HostError.
         """
         version, architecture = wanted[0].version, wanted[0].architecture
         module = golang.find_module(family, version, root=self._module_root)

@@ -69,9 +69,7 @@ def sources_from(
 ) -> BinarySources:
     """Read the settings; a flag that is given (not None) takes precedence over its environment variable.
 
-    `has_flags` is that of `BinarySources`.
-
-    Raises UsageError for an invalid value, naming the variable or flag.
+    `has_flags` is that of `BinarySources`. Raises UsageError for an invalid value, naming the variable or flag.
     """
     offline = _flag(environment, OFFLINE_VARIABLE)
     chosen = directory if directory is not None else environment.get(DIRECTORY_VARIABLE) or None

@@ -28,10 +28,8 @@ class AccessReview:
 class Recognizer:
     """One kind of request that is approved.
 
-    Its signer, further conditions, the evidence that it needs, and the condition's message.
-
-    A request that breaks a rule of its signer is never recognized. Evidence is gathered before the decision, which is
-    pure.
+    Its signer, further conditions, the evidence that it needs, and the condition's message. A request that breaks a
+    rule of its signer is never recognized. Evidence is gathered before the decision, which is pure.
     """
 
     signer: Signer

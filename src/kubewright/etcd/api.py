@@ -131,10 +131,9 @@ class Member:
 class Status:
     """The state of one endpoint.
 
-    `errors` are its problems, including alarms; `problem` is why it gave no answer, else empty.
-
-    `size` is the size of its database file in bytes, of which `in_use` contain data; it accepts no writes beyond
-    `quota`. `storage_version` is empty until all members are on 3.6.
+    `errors` are its problems, including alarms; `problem` is why it gave no answer, else empty. `size` is the size of
+    its database file in bytes, of which `in_use` contain data; it accepts no writes beyond `quota`. `storage_version`
+    is empty until all members are on 3.6.
     """
 
     endpoint: str
@@ -289,10 +288,8 @@ class Etcd(Protocol):
     def snapshot(self, endpoint: str, /) -> Generator[bytes, None, None]:
         """Read: yield the database of one member and its SHA-256, in the form of a snapshot file, as it arrives.
 
-        Needs no quorum.
-
-        A caller that does not read it to the end must close it. A truncated stream does not match the SHA-256 in the
-        last 32 bytes: `snapshots.Checker`.
+        Needs no quorum. A caller that does not read it to the end must close it. A truncated stream does not match the
+        SHA-256 in the last 32 bytes: `snapshots.Checker`.
         """
         ...
 

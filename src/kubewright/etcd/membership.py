@@ -145,9 +145,7 @@ class Joining:
     def add(self, desired: EtcdMember) -> Change:
         """Ensure that the machine's member exists, as a learner if it is new.
 
-        Waits for its turn while another one is learning.
-
-        Raises WaitTimeout, which names the other learner.
+        Waits for its turn while another one is learning. Raises WaitTimeout, which names the other learner.
         """
         members = self.look()
         step = decide(members, desired)

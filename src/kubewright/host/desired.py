@@ -182,10 +182,9 @@ class TunnelKey:
 class Generated:
     """A directory that a program writes.
 
-    It gets its name when the program has succeeded; what a killed run left is removed first.
-
-    `arguments` gives the program and its arguments for the path at which it has to write. `within` are the seconds that
-    it may take. `stand_ins` are the names of directories that it makes there; plans have them.
+    It gets its name when the program has succeeded; what a killed run left is removed first. `arguments` gives the
+    program and its arguments for the path at which it has to write. `within` are the seconds that it may take.
+    `stand_ins` are the names of directories that it makes there; plans have them.
     """
 
     path: PurePosixPath

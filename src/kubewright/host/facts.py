@@ -77,9 +77,8 @@ class MachineInfo:
 class Facts:
     """All facts of a machine, as they were when first requested.
 
-    `machine` may be a function, because few callers need that part.
-
-    `user` is the ID of the user that kubewright runs as; `systemd` is whether it is the init system.
+    `machine` may be a function, because few callers need that part. `user` is the ID of the user that kubewright runs
+    as; `systemd` is whether it is the init system.
     """
 
     def __init__(

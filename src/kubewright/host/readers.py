@@ -92,10 +92,8 @@ class Network(Protocol):
     def free_loopback(self, ports: Collection[int], *, avoid: Collection[str] = ()) -> str:
         """Return the first loopback address from 127.0.0.11 on where all the ports are free.
 
-        Raises PortInUse if there is none.
-
-        Nothing is reserved: hold a lock until the ports are in use, and pass the addresses of other clusters as
-        `avoid`.
+        Raises PortInUse if there is none. Nothing is reserved: hold a lock until the ports are in use, and pass the
+        addresses of other clusters as `avoid`.
         """
         ...
 

@@ -112,9 +112,7 @@ class Host(FileReader, Protocol):
     def unmount(self, path: PurePosixPath, /, *, flags: Collection[str] = ()) -> Change:
         """Write: unmount the latest mount at a path below the kubelet's directory; no change if nothing is mounted.
 
-        Raises HostError.
-
-        `flags` are names of `mounts.FLAGS`.
+        Raises HostError. `flags` are names of `mounts.FLAGS`.
         """
         ...
 
@@ -249,10 +247,8 @@ class RuntimeVersion:
 class ContainerRuntime(Protocol):
     """The container runtime of a machine.
 
-    On a local machine, images are component binaries and containers are processes.
-
-    Every verb raises RuntimeUnavailable if the runtime does not answer (RuntimeSilent if it accepts connections),
-    HostError if it refuses.
+    On a local machine, images are component binaries and containers are processes. Every verb raises RuntimeUnavailable
+    if the runtime does not answer (RuntimeSilent if it accepts connections), HostError if it refuses.
     """
 
     def version(self) -> RuntimeVersion:
@@ -325,10 +321,9 @@ class Processes(Protocol):
     def marked(self, marks: Mapping[str, str], /, *, shared: str = ...) -> list[Identity]:
         """Read: return the running processes that carry some marks, as `carries` decides.
 
-        Raises HostError if /proc is not of our PID namespace.
-
-        Only processes of our own user, or all of them for root. A process that made itself undumpable hides its
-        environment: a daemon that holds keys is found by the identity that it stored, its children by the marks.
+        Raises HostError if /proc is not of our PID namespace. Only processes of our own user, or all of them for root.
+        A process that made itself undumpable hides its environment: a daemon that holds keys is found by the identity
+        that it stored, its children by the marks.
         """
         ...
 

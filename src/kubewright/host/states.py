@@ -84,10 +84,8 @@ class TunnelPeerState:
 class TunnelState:
     """The state of a WireGuard interface.
 
-    `forwards`: packets are forwarded between peers, in all families of its addresses.
-
-    `guard` is the mark of the rules that limit which networks its peers may reach, '' without any. Rules may outlive
-    the `device`.
+    `forwards`: packets are forwarded between peers, in all families of its addresses. `guard` is the mark of the rules
+    that limit which networks its peers may reach, '' without any. Rules may outlive the `device`.
     """
 
     private_key: str = field(repr=False)

@@ -67,9 +67,8 @@ class BoundedSocket(Bounded, socket.socket):
 def connected(host: str, port: int, *, silence: float | None, options: Sequence[tuple[Any, ...]] = ()) -> BoundedSocket:
     """Open a connection to the first address of a name that accepts one.
 
-    `silence` is the timeout for looking up the name and for each address, and remains the socket's.
-
-    Raises OSError: that of the last address, or socket.gaierror.
+    `silence` is the timeout for looking up the name and for each address, and remains the socket's. Raises OSError:
+    that of the last address, or socket.gaierror.
     """
     failed: OSError | None = None
     for family, kind, protocol, _, address in _addresses(host, port, left(silence)):

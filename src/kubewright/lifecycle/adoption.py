@@ -45,10 +45,9 @@ def traces(host: Host) -> tuple[PurePosixPath, ...]:
 def check(host: Host, *, adopts: bool, may: bool = True, plan: Callable[[], Plan], reporter: Reporter) -> bool:
     """Return whether this run takes over the machine.
 
-    If so, the changes that `plan` returns are shown first. `may`: the command has --adopt.
-
-    Raises HostError for a machine that another tool created, unless the user `adopts` it, and ConfigurationChanged if
-    its cluster has another configuration.
+    If so, the changes that `plan` returns are shown first. `may`: the command has --adopt. Raises HostError for a
+    machine that another tool created, unless the user `adopts` it, and ConfigurationChanged if its cluster has another
+    configuration.
     """
     found = traces(host)
     if not found:

@@ -139,11 +139,9 @@ class ControlPlane:
 def join_command(door: ClusterInfo, token: str, *, control_plane: ControlPlane | None = None, node_name: str = "") -> str:
     """Return the command on one line, in the form that scripts extract (kubeadm v1.36: cmd/util/join.go).
 
-    All certificates of the CA are pinned.
-
-    It names `kubewright`; the command line replaces that by the program's name. The same words are valid for kubeadm.
-
-    Each value is one word for a shell. Raises UsageError for a server that cannot be joined, and UnsafeText.
+    All certificates of the CA are pinned. It names `kubewright`; the command line replaces that by the program's name.
+    The same words are valid for kubeadm. Each value is one word for a shell. Raises UsageError for a server that cannot
+    be joined, and UnsafeText.
     """
     if not door.server.startswith("https://"):
         raise UsageError(

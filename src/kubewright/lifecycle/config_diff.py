@@ -87,9 +87,8 @@ def of_cluster(stored: Mapping[str, Document]) -> DefaultedDocuments:
 def of_file(documents: Sequence[Document], stored: Mapping[str, Document]) -> DefaultedDocuments:
     """Apply defaults to a file.
 
-    A version that it leaves unset, or gives as a label, is the cluster's: no other one was requested.
-
-    Raises DocumentError and ValidationError as `load_init` does.
+    A version that it leaves unset, or gives as a label, is the cluster's: no other one was requested. Raises
+    DocumentError and ValidationError as `load_init` does.
     """
     version, endpoint = _version(documents), _endpoint(stored)
     if version and _exact(version):

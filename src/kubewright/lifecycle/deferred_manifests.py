@@ -30,9 +30,8 @@ StartCondition = Callable[[], bool]
 class DeferredManifests:
     """Holds new manifests back until their conditions are met, which are checked in order.
 
-    An existing one is written at once.
-
-    Leaving the context drops manifests that were not written: the same command writes them again.
+    An existing one is written at once. Leaving the context drops manifests that were not written: the same command
+    writes them again.
     """
 
     def __init__(self, host: Host) -> None:

@@ -115,9 +115,8 @@ def current(host: Host) -> MachineRecord | None:
 def with_runtime(detected: Detected, host: Host) -> Detected:
     """Return the facts of a machine.
 
-    If no container runtime is detected, that of the record is used: it may just not be listening yet.
-
-    The default would differ from the configuration with which the machine was begun.
+    If no container runtime is detected, that of the record is used: it may just not be listening yet. The default would
+    differ from the configuration with which the machine was begun.
     """
     found = None
     with suppress(HostError):  # code that needs the record reports what is wrong with it

@@ -40,9 +40,7 @@ def withdraw(
 ) -> tuple[Change, ...]:
     """Remove the files of a failed attempt, its record last, so that an interrupted removal can continue.
 
-    `at` returns the host for a layout.
-
-    Raises HostError for files that cannot be removed.
+    `at` returns the host for a layout. Raises HostError for files that cannot be removed.
     """
     left = _leftovers(host, found.free or {})
     if left:

@@ -84,9 +84,8 @@ def machine_static_pod(
     """Return the static pod of a control plane on a real machine.
 
     The kubeconfig at `layout.kubeconfig(NAME)` must exist. For the approver of serving certificates, the policy is in
-    its ConfigMap.
-
-    It listens next to kube-controller-manager, whose port is 10257, and like it on the loopback address only.
+    its ConfigMap. It listens next to kube-controller-manager, whose port is 10257, and like it on the loopback address
+    only.
     """
     kubeconfig = str(layout.kubeconfig(NAME))
     flags = {

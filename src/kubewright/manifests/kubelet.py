@@ -79,9 +79,8 @@ def files(
 ) -> dict[PurePosixPath, str]:
     """Return the kubelet's files by path, in kubeadm's order. `patch` applies the user's changes to the configuration.
 
-    A `worker` registers with its taints; those of a control plane are added to its Node later.
-
-    With the feature gate NodeLocalCRISocket off there is no instance-config.yaml, and the socket is a flag.
+    A `worker` registers with its taints; those of a control plane are added to its Node later. With the feature gate
+    NodeLocalCRISocket off there is no instance-config.yaml, and the socket is a flag.
     """
     found = {layout.kubelet_flags: flags_file(configuration, detected, worker=worker)}
     if features.enabled(configuration.cluster, features.NODE_LOCAL_CRI_SOCKET):

@@ -50,10 +50,9 @@ def of_cluster(configuration: Configuration, rows: Sequence[FileRow], *, strict_
 def with_rows(text: str, rows: Sequence[FileRow], *, strict_clients: bool = False) -> str:
     """Return a policy that lists these nodes as well; the text itself if it does already.
 
-    An existing row stays unchanged, except that the tokens are added. Names and addresses of new rows of single
-    nodes are no longer reserved. `strict_clients` sets `clients: strict`; tokens count, and are written, only with it.
-
-    Raises DocumentError for a text that is not a policy.
+    An existing row stays unchanged, except that the tokens are added. Names and addresses of new rows of single nodes
+    are no longer reserved. `strict_clients` sets `clients: strict`; tokens count, and are written, only with it. Raises
+    DocumentError for a text that is not a policy.
     """
     policy = _content(text)
     if strict_clients:

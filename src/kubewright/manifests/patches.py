@@ -85,9 +85,8 @@ class Patches:
     def apply(self, target: str, body: Mapping[str, Any]) -> Body:
         """Return a body with all patches of a target applied; the same one if there are none.
 
-        Raises DocumentError, naming the patch.
-
-        The result is as Go would write a static pod: unknown fields are removed, and lists are in Go's order.
+        Raises DocumentError, naming the patch. The result is as Go would write a static pod: unknown fields are
+        removed, and lists are in Go's order.
         """
         wanted = self.of(target)
         if not wanted:

@@ -48,7 +48,6 @@ class NodeTunnel:
     """A node's end of a tunnel.
 
     `addresses` include the prefix length, `networks` are routed to its only peer, `endpoint` is host:port.
-
     `node_addresses` are those that the kubelet reports, none if the tunnel does not carry the traffic of the node.
     """
 

@@ -41,11 +41,10 @@ class AlternativeNames:
 class Certificate:
     """A parsed certificate.
 
-    `extensions` are the names in the order of the file; `usages` the names of extended key usages.
-
-    `key_kind` is `RSA-2048`, `ECDSA-P256` or the library's name of another kind; `public_key` is the DER
-    SubjectPublicKeyInfo as in the certificate, from which pins are computed. `path_length` is how many CAs may follow
-    below a CA, None for any number.
+    `extensions` are the names in the order of the file; `usages` the names of extended key usages. `key_kind` is
+    `RSA-2048`, `ECDSA-P256` or the library's name of another kind; `public_key` is the DER SubjectPublicKeyInfo as in
+    the certificate, from which pins are computed. `path_length` is how many CAs may follow below a CA, None for any
+    number.
     """
 
     der: bytes = field(repr=False)

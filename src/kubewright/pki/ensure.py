@@ -32,9 +32,8 @@ from kubewright.pki.store import (
 class IssuingSources:
     """The dependencies of issuing: time, random numbers, keys.
 
-    `started` is the start of all validity periods of a run; None: the time of each call.
-
-    A run of kubeadm uses the start of its process, so that all its certificates expire in the same second.
+    `started` is the start of all validity periods of a run; None: the time of each call. A run of kubeadm uses the
+    start of its process, so that all its certificates expire in the same second.
     """
 
     clock: Clock

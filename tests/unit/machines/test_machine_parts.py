@@ -18,7 +18,7 @@ from kubewright.binaries.files import cache_lock
 from kubewright.machines import base, host, parts, program
 from kubewright.machines.group import bridge_of
 from kubewright.machines.network import MOST, POD_SUBNET, Network, free_local_range, free_range, listed, overlapping, range_of, routed
-from kubewright.machines.places import cache, locked
+from kubewright.machines.places import cache, locked, making
 
 NETWORK = Network(bridge="kwab12", ranges=("172.31.7.0/24",))
 DUAL = Network(bridge="kwab12", ranges=("fd12::/64", "172.31.7.0/24"), pods=("fd00:244::/56", POD_SUBNET))
@@ -225,3 +225,17 @@ class Telling:
     def emit(self, event: Event) -> None:
         if isinstance(event, Waiting):
             self.waits.set()
+
+
+def test_a_part_has_its_name_only_when_it_is_complete(tmp_path: Path) -> None:
+    place = tmp_path / "cache" / "kit-1"
+    with pytest.raises(ValueError, match="stopped"), making(place) as partial:
+        partial.mkdir()
+        (partial / "half").touch()
+        raise ValueError("stopped")
+    assert not place.exists()
+    with making(place) as partial:
+        partial.mkdir()
+        (partial / "whole").touch()
+    assert [path.name for path in place.parent.iterdir()] == ["kit-1"]
+    assert [path.name for path in place.iterdir()] == ["whole"]

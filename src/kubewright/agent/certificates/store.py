@@ -111,12 +111,10 @@ class PendingKey:
 class FilePairStore:
     """Keeps pairs in a directory as the kubelet does: one file for each, and a link to the current one.
 
-    Implements `PairStore`.
-
-    Pairs are written once, read back, and become current by renaming a link, so a reader always finds a complete pair.
-    If there is no link, the files that `given` names are used, then `PREFIX.crt` and `PREFIX.key`. With `durable` off
-    nothing is synced: for simulated nodes, which join again after a power failure. Old files stay, as with the kubelet
-    of v1.36.
+    Implements `PairStore`. Pairs are written once, read back, and become current by renaming a link, so a reader always
+    finds a complete pair. If there is no link, the files that `given` names are used, then `PREFIX.crt` and
+    `PREFIX.key`. With `durable` off nothing is synced: for simulated nodes, which join again after a power failure. Old
+    files stay, as with the kubelet of v1.36.
     """
 
     def __init__(

@@ -154,9 +154,8 @@ def load_cluster(
 def load_tokens(documents: Sequence[Document], *, random: Random) -> Sequence[BootstrapToken]:
     """Return the bootstrap tokens of a file's InitConfiguration, defaulted: a random one if it has none.
 
-    The whole file must be valid.
-
-    It does not depend on a machine, as `load_cluster`. Raises as `load_init` does; unknown fields are ignored.
+    The whole file must be valid. It does not depend on a machine, as `load_cluster`. Raises as `load_init` does;
+    unknown fields are ignored.
     """
     found = _without_machine(documents, random, _ANY_ENDPOINT, "", strict=False, from_file=True, layout=_KUBEADM_LAYOUT)
     return found.configuration.init.bootstrap_tokens

@@ -63,10 +63,9 @@ def kubeconfig_document(
 ) -> dict[str, object]:
     """Return a kubeconfig whose current context is its only one, `USER@CLUSTER` by default.
 
-    `more` are further fields of the cluster.
-
-    All of `ca_pem` is embedded, including a bundle during a change of CA; kubeadm keeps only its first certificate.
-    Without credentials, the user exists and is empty: anonymous. Raises UnsafeText for a value with control characters.
+    `more` are further fields of the cluster. All of `ca_pem` is embedded, including a bundle during a change of CA;
+    kubeadm keeps only its first certificate. Without credentials, the user exists and is empty: anonymous. Raises
+    UnsafeText for a value with control characters.
     """
     name = context or f"{user}@{cluster_name}"
     chosen = {"cluster": cluster_name, **({"namespace": namespace} if namespace else {}), "user": user}

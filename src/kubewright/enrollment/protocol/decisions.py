@@ -57,9 +57,8 @@ class Approval(enum.StrEnum):
 class Policy:
     """A cluster's requirements for joining nodes.
 
-    `kept` is how long a request stays after it ended, `waits` how long it may wait for approval.
-
-    `crowded`: there are so many requests that refused ones are deleted at once, and no more wait for approval.
+    `kept` is how long a request stays after it ended, `waits` how long it may wait for approval. `crowded`: there are
+    so many requests that refused ones are deleted at once, and no more wait for approval.
     """
 
     names: NamePolicy = field(default_factory=NamePolicy)

@@ -32,7 +32,6 @@ class JoinRequest:
     """A node's request.
 
     `endpoint` is its address of the API server, '' to leave it to the hub; `sans` are in the order of the request.
-
     `tunnel_key` is the public key of its end of the VPN, '' if the hub should generate both halves.
     """
 

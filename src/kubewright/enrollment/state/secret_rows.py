@@ -242,10 +242,9 @@ class SecretRows:
     def commit(self, transaction: Transaction, line: Line, *, oldest: str = "", most: int = 0) -> bool:
         """Write a transaction with its line of the journal, which gets a number.
 
-        Raises Conflict after reading the changes of others.
-
-        Returns whether no other process has written since; otherwise everything has been read again. Lines of the
-        journal are removed if they are older than `oldest` (RFC 3339), or beyond the `most` newest; '' and 0 keep all.
+        Raises Conflict after reading the changes of others. Returns whether no other process has written since;
+        otherwise everything has been read again. Lines of the journal are removed if they are older than `oldest` (RFC
+        3339), or beyond the `most` newest; '' and 0 keep all.
         """
         if not self._settle():
             raise self._conflict()

@@ -46,10 +46,9 @@ _AT_A_TIME: Final = 40
 class SecretStore:
     """The Secrets of a hub.
 
-    `key` seals rows: 32 bytes. Raises HostError for Secrets that cannot be used, and API errors.
-
-    A state of an earlier format is taken over if an event for the journal is given, and otherwise refused with
-    OldState, because not everything in it is authenticated.
+    `key` seals rows: 32 bytes. Raises HostError for Secrets that cannot be used, and API errors. A state of an earlier
+    format is taken over if an event for the journal is given, and otherwise refused with OldState, because not
+    everything in it is authenticated.
     """
 
     def __init__(

@@ -45,10 +45,8 @@ def backup(store: SQLiteStore, target: Path) -> None:
 def restore(store: SQLiteStore, source: Path, *, key: bytes, random: Random, event: Event) -> None:
     """Replace the state by a copy, in one transaction.
 
-    Raises HostError for an invalid copy, TrustError for one that another key has sealed.
-
-    Later changes of the state are lost, as intended. A copy of an earlier format is converted, because an administrator
-    has named it.
+    Raises HostError for an invalid copy, TrustError for one that another key has sealed. Later changes of the state are
+    lost, as intended. A copy of an earlier format is converted, because an administrator has named it.
     """
     if not source.is_file():
         raise HostError(f"{source} does not exist", remedy="pass a file that `hub backup` has written")

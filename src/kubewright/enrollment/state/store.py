@@ -79,9 +79,7 @@ class Taken(KubewrightError):
 def require_free(record: JoinRecord, *, owners: Mapping[str, str], first: str, before: JoinRecord | None) -> None:
     """Require that a record's names and addresses are free.
 
-    `owners` have them, `first` is the first request with its digest, `before` the previous record.
-
-    Raises Taken.
+    `owners` have them, `first` is the first request with its digest, `before` the previous record. Raises Taken.
     """
     others = {name: node for name, node in owners.items() if node != record.node}
     if others:

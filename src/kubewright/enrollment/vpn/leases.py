@@ -77,10 +77,9 @@ def is_inside(address: IPAddress, network: Network) -> bool:
 def pick(pools: Sequence[Pool], node: str, *, kept: Sequence[str], owners: Owners, reported: Owners = lambda _: {}) -> tuple[str, ...]:
     """Return the addresses of a node, one for each network.
 
-    `kept` are those that it already has. Raises NoAddressLeft.
-
-    An address that another node only reports (`reported`) is avoided while there are others near it. If there is no
-    other, it is used: otherwise a node could block all others by reporting every address.
+    `kept` are those that it already has. Raises NoAddressLeft. An address that another node only reports (`reported`)
+    is avoided while there are others near it. If there is no other, it is used: otherwise a node could block all others
+    by reporting every address.
     """
     return tuple(_of_pool(pool, node, kept=kept, owners=owners, reported=reported) for pool in pools)
 

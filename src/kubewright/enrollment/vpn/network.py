@@ -33,10 +33,9 @@ _DIGITS: Final = 12
 class VPN:
     """The definition of a cluster's VPN.
 
-    `networks` are CIDRs, one of each family; `endpoint` is the hub's host:port for nodes.
-
-    `server` is the URL of the API server through the tunnel, '' if API traffic does not use it. `keepalive` is in
-    seconds. `hub` are the hub's own addresses, if they are not the first ones of the networks.
+    `networks` are CIDRs, one of each family; `endpoint` is the hub's host:port for nodes. `server` is the URL of the
+    API server through the tunnel, '' if API traffic does not use it. `keepalive` is in seconds. `hub` are the hub's own
+    addresses, if they are not the first ones of the networks.
     """
 
     networks: tuple[str, ...]

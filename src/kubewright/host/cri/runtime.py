@@ -73,10 +73,8 @@ def _joined(lines: list[str]) -> Iterator[str]:
 class CRIRuntime:
     """The container runtime at `endpoint`: `unix://` and a path.
 
-    It connects at the first verb; `close` closes the connection.
-
-    `tail` reads the last bytes of a log file, `timeout` is the time limit of a call in seconds. Safe to use from
-    several threads.
+    It connects at the first verb; `close` closes the connection. `tail` reads the last bytes of a log file, `timeout`
+    is the time limit of a call in seconds. Safe to use from several threads.
     """
 
     def __init__(self, endpoint: str, *, tail: Callable[[PurePosixPath], bytes] | None = None, timeout: float | None = None) -> None:

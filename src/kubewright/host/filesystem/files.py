@@ -170,9 +170,8 @@ class Files:
     def replacing(self, path: PurePosixPath, /, *, mode: int) -> Iterator[BinaryIO]:
         """Yield a new file to write to, for content that does not fit into memory.
 
-        It replaces the old one, synced, when the block ends.
-
-        It is removed if the block fails. Raises HostError, also if the path exists and is not a regular file.
+        It replaces the old one, synced, when the block ends. It is removed if the block fails. Raises HostError, also
+        if the path exists and is not a regular file.
         """
         found = self.state(checked(path))
         if found is not None and found.kind is not Kind.FILE:
@@ -225,10 +224,9 @@ class Files:
     def empty(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> Refusals:
         """Remove everything in a directory, but not the directory.
 
-        All entries are tried; returns those that could not be removed.
-
-        Links in it are removed, never followed; file systems that are mounted in it stay, with the directories that
-        lead to them. Raises HostError as `remove` does, before anything is removed.
+        All entries are tried; returns those that could not be removed. Links in it are removed, never followed; file
+        systems that are mounted in it stay, with the directories that lead to them. Raises HostError as `remove` does,
+        before anything is removed.
         """
         require_below(checked(path), below)
         refused = Refusals()

@@ -67,9 +67,7 @@ class Work:
 def visit(parent: int, name: str, path: PurePosixPath, *, work: Work, failed: Failed) -> bool:
     """Do the work on an entry of an open directory and on all below it, the deepest first.
 
-    Return whether everything was done.
-
-    `path` is the entry's, for errors. An entry that is already gone counts as done.
+    Return whether everything was done. `path` is the entry's, for errors. An entry that is already gone counts as done.
     """
     return _Walk(parent, path, work=work, failed=failed).run(name)
 
@@ -240,9 +238,7 @@ _REMOVE_OURS: Final = replace(_REMOVE, ours=True)
 def remove_entry(parent: int, name: str, path: PurePosixPath, *, failed: Failed) -> bool:
     """Remove an entry of an open directory with everything below it; return whether it is gone.
 
-    A missing one counts as gone.
-
-    File systems mounted in it are reported as failed, and nothing in them is removed.
+    A missing one counts as gone. File systems mounted in it are reported as failed, and nothing in them is removed.
     """
     return visit(parent, name, path, work=_REMOVE, failed=failed)
 

@@ -87,9 +87,8 @@ class NotNow(KubewrightError):
 class Workers:
     """Processes the keys of a queue, several at a time.
 
-    Failures are retried with growing pauses; a key is never lost.
-
-    `handle` returns the seconds after which to process the key again, or None.
+    Failures are retried with growing pauses; a key is never lost. `handle` returns the seconds after which to process
+    the key again, or None.
     """
 
     def __init__(

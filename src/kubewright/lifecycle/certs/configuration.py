@@ -39,9 +39,7 @@ def cluster_configuration(
 ) -> ClusterConfiguration:
     """Return the effective configuration: that of the file, or else of the cluster.
 
-    Warnings about the file are reported.
-
-    Raises as `of_file` does.
+    Warnings about the file are reported. Raises as `of_file` does.
     """
     if asked.documents is None:
         return of_cluster(asked, connect=connect, reporter=reporter, topic=topic, layout=layout)

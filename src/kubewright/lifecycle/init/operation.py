@@ -130,10 +130,8 @@ def _opening(ctx: InitContext) -> None:
 def _require_signed(ctx: InitContext) -> None:
     """Require files that a run cannot create: certificates and, for the cluster's own CA, all kubeconfigs.
 
-    Nothing is written.
-
-    Raises CertificateError, naming the first file that is missing or does not match, and UsageError if certificates
-    must be uploaded.
+    Nothing is written. Raises CertificateError, naming the first file that is missing or does not match, and UsageError
+    if certificates must be uploaded.
     """
     elsewhere = [base for base in _SIGNED if store.is_external(ctx.certificates, base)]
     if elsewhere and ctx.request.upload_certs:

@@ -28,9 +28,8 @@ def named(ctx: InitContext) -> Iterable[Change]:
 def checked(ctx: InitContext) -> Iterable[Change]:
     """Run all checks of the machine concurrently, and pull the images.
 
-    The configuration is stored when both have succeeded.
-
-    If a run is resumed, the results of the earlier one are not problems.
+    The configuration is stored when both have succeeded. If a run is resumed, the results of the earlier one are not
+    problems.
     """
     reserve_keys(ctx)  # they are generated during the checks
     ctx.say("preflight", "Running pre-flight checks")

@@ -52,9 +52,8 @@ def possible(ctx: JoinContext) -> bool:
 def learn(ctx: JoinContext, pod: Mapping[str, Any]) -> Iterable[Change | Waited]:
     """Run etcd until it has the data of the cluster, and stop it.
 
-    `pod` is the permanent one; this pod leaves only the data.
-
-    Raises WaitTimeout, early if the other members do not reach this machine.
+    `pod` is the permanent one; this pod leaves only the data. Raises WaitTimeout, early if the other members do not
+    reach this machine.
     """
     path = ctx.layout.manifest(NAME)
     ctx.host.ensure(Directory(path=path.parent, mode=static_pods.PRIVATE))

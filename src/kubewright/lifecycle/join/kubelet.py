@@ -226,9 +226,8 @@ def find_node(ctx: JoinContext) -> Object | None:
 def require_free_name(ctx: JoinContext) -> Change:
     """Return the change for the kubelet's Node.
 
-    An existing one is taken over if it is not Ready, or is certainly this machine's own.
-
-    Raises APIError for another one that is Ready.
+    An existing one is taken over if it is not Ready, or is certainly this machine's own. Raises APIError for another
+    one that is Ready.
     """
     target = f"Node {node_name(ctx)}"
     if ctx.registered is None:

@@ -68,10 +68,9 @@ def configure(
 ) -> LoadedKind[JoinConfiguration]:
     """Load the configuration from file, flags and the machine's facts.
 
-    `exists` returns whether a file of this machine exists.
-
-    Unknown fields are warnings, as in kubeadm. Raises what `load_join` raises, and HostError without a required admin
-    kubeconfig: a worker has none, and its file must specify the discovery.
+    `exists` returns whether a file of this machine exists. Unknown fields are warnings, as in kubeadm. Raises what
+    `load_join` raises, and HostError without a required admin kubeconfig: a worker has none, and its file must specify
+    the discovery.
     """
     missing = HostError(
         f"{admin_kubeconfig} does not exist",

@@ -31,10 +31,8 @@ class ResetFlags:
 class ResetOptions:
     """The options of `reset` or of one of its phases; `looks_for_runtime` as for `join`.
 
-    `kubeconfig` is '' if none was named.
-
-    The others are ours: also remove files of CNI, packet filter rules, the Node object. `ask` takes a question, and
-    returns the answer.
+    `kubeconfig` is '' if none was named. The others are ours: also remove files of CNI, packet filter rules, the Node
+    object. `ask` takes a question, and returns the answer.
     """
 
     documents: Sequence[Document] = ()

@@ -47,9 +47,8 @@ def unit_path(host: Host) -> PurePosixPath:
 def enabled(host: Host, program: Sequence[str], *, needed: bool, reporter: Reporter) -> Iterator[None]:
     """Install the unit while an operation is running, and longer if that leaves a checkpoint in progress.
 
-    `program` is the command of kubewright.
-
-    If the service manager does not accept it, the consequences are reported. Does nothing unless it is `needed`.
+    `program` is the command of kubewright. If the service manager does not accept it, the consequences are reported.
+    Does nothing unless it is `needed`.
     """
     if not needed:
         yield

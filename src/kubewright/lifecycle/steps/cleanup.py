@@ -36,7 +36,6 @@ class Cleanup:
     """The context of the steps.
 
     `report_step` reports a step, as `Bound.report_step` does: one text if it is done, another in a dry run.
-
     `member_removed`: the etcd member was removed in this run, and may have written until it exited.
     """
 

@@ -49,11 +49,10 @@ class Asked:
 class StaticPodProof:
     """A static pod of a machine whose running is verified.
 
-    `name` is that of its component and container, `pod` that of its pod; `now` returns seconds since 1970.
-
-    `earlier` are the pods that existed before the manifest was replaced: restoring it may continue one of them.
-    `former` are the sandboxes of that time. `proven` has the container that has passed. `replaced` are the pods that
-    existed when the manifest was restored, and that may still be failing.
+    `name` is that of its component and container, `pod` that of its pod; `now` returns seconds since 1970. `earlier`
+    are the pods that existed before the manifest was replaced: restoring it may continue one of them. `former` are the
+    sandboxes of that time. `proven` has the container that has passed. `replaced` are the pods that existed when the
+    manifest was restored, and that may still be failing.
     """
 
     name: str

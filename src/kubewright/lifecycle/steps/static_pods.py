@@ -165,10 +165,8 @@ def _significant(value: object) -> object:
 def harden(name: str, pod: Body, *, inputs: Inputs, host: Host) -> Generator[Change, None, tuple[Body, str]]:
     """Yield the changes for a component that does not run as root, and return its pod and the message about its user.
 
-    Without the gate, unchanged.
-
-    If the users are only reported and not created, as in a dry run, there are no IDs, and the pod stays unchanged.
-    Raises HostError for unsuitable accounts, and for missing files.
+    Without the gate, unchanged. If the users are only reported and not created, as in a dry run, there are no IDs, and
+    the pod stays unchanged. Raises HostError for unsuitable accounts, and for missing files.
     """
     cluster, layout = inputs.cluster, inputs.layout
     if not features.enabled(cluster, features.ROOTLESS):

@@ -50,9 +50,8 @@ class DownResult:
 def down(paths: ClusterPaths, *, keep_data: bool = False, reporter: Reporter | None = None, clock: Clock | None = None) -> DownResult:
     """Stop a cluster and remove its files.
 
-    With `keep_data`, etcd's data and the certificates stay, and the next `up` resumes.
-
-    A cluster that does not exist is not an error. Raises Locked while an `up` or another `down` is running.
+    With `keep_data`, etcd's data and the certificates stay, and the next `up` resumes. A cluster that does not exist is
+    not an error. Raises Locked while an `up` or another `down` is running.
     """
     clock = clock or SystemClock()
     from kubewright.local.whole import down as machines  # most clusters have none
@@ -190,9 +189,8 @@ def _ask(paths: ClusterPaths) -> bool:
 def clear(paths: ClusterPaths, *, keep_data: bool, reporter: Reporter | None = None) -> list[Path]:
     """Remove the files of a stopped cluster; the lock stays with its holder.
 
-    Raises HostError for files that cannot be removed.
-
-    Unless its data is kept, it is removed from its user's kubeconfigs; those that named it are returned.
+    Raises HostError for files that cannot be removed. Unless its data is kept, it is removed from its user's
+    kubeconfigs; those that named it are returned.
     """
     named: list[Path] = []
     if not keep_data and paths.contexts.exists():

@@ -28,10 +28,9 @@ LONGEST_WAIT: Final = 5.0
 class ControlServer:
     """The daemon's services.
 
-    `start` returns when the control socket answers; `stop` ends the agents, `close` the socket.
-
-    Requests that change machines and nodes are completed even if the client disconnects, one after the other: a machine
-    may be requested to start while it is still stopping.
+    `start` returns when the control socket answers; `stop` ends the agents, `close` the socket. Requests that change
+    machines and nodes are completed even if the client disconnects, one after the other: a machine may be requested to
+    start while it is still stopping.
     """
 
     def __init__(

@@ -268,9 +268,8 @@ class OrphanedProcesses:
 async def stop_orphans(mark: Mark, *, stages: Sequence[StopStage] = DOWN) -> list[str]:
     """Stop every component process of a cluster whose daemon is gone, in the order of `stages`.
 
-    Returns the components' names, sorted.
-
-    For `down`. Changes nothing if none is left. Needs no state file: the processes carry the cluster's mark.
+    Returns the components' names, sorted. For `down`. Changes nothing if none is left. Needs no state file: the
+    processes carry the cluster's mark.
     """
     found = _leaders(find_components(mark))
     for stage, pods in stages_of(sorted({pod_of(one.component) for one in found}), stages):

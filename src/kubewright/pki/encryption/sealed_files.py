@@ -56,9 +56,8 @@ class SealedWriter:
 def opened(chunks: Iterable[bytes], key: bytes, *, first_line: bytes, name: str, remedy: str = "") -> Iterator[bytes]:
     """Yield the content of a sealed file.
 
-    Raises TrustError, naming the file, if the key is wrong, or the file was changed or truncated.
-
-    Content that was yielded before an error is authentic, but incomplete.
+    Raises TrustError, naming the file, if the key is wrong, or the file was changed or truncated. Content that was
+    yielded before an error is authentic, but incomplete.
     """
     number, size = 0, PIECE + sealing.OVERHEAD
     rest = bytearray()

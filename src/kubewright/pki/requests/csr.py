@@ -36,9 +36,8 @@ def node_client_request(node_name: str, key: PrivateKey) -> bytes:
 def node_serving_request(node_name: str, key: PrivateKey, *, names: Names) -> bytes:
     """Create the request for a kubelet's serving certificate, as PEM.
 
-    Names and addresses are sorted as text, as in the kubelet.
-
-    Raises CertificateError without at least one address: no signer accepts it (Kubernetes 1.31).
+    Names and addresses are sorted as text, as in the kubelet. Raises CertificateError without at least one address: no
+    signer accepts it (Kubernetes 1.31).
     """
     if not names.ips:
         raise CertificateError(f"node {node_name} has no address for a serving certificate", remedy="wait until its Node has one")
@@ -51,10 +50,8 @@ def request(
 ) -> bytes:
     """Create a request with only a subject and alternative names, as PEM.
 
-    Raises CertificateError for names that it cannot contain.
-
-    `plain_digest`: SHA-256 for RSA keys of any size, as in kubeadm's requests; the kubelet's use larger digests for
-    larger keys.
+    Raises CertificateError for names that it cannot contain. `plain_digest`: SHA-256 for RSA keys of any size, as in
+    kubeadm's requests; the kubelet's use larger digests for larger keys.
     """
     from cryptography import x509
     from cryptography.hazmat.primitives.serialization import Encoding

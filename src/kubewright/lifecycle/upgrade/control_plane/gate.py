@@ -21,10 +21,9 @@ _TOPIC: Final = "upgrade/etcd"
 def require_quorum(ctx: UpgradeContext) -> None:
     """Raise HostError if etcd would lose its quorum without this machine's member, for learners, and for alarms.
 
-    Raises WaitTimeout if the data of that member is not that of the others: one of them may be corrupt.
-
-    While another member is dead, the rest must have a majority without this one. If all are alive, one of two members
-    may be stopped: its restart is an interruption, as with a single member.
+    Raises WaitTimeout if the data of that member is not that of the others: one of them may be corrupt. While another
+    member is dead, the rest must have a majority without this one. If all are alive, one of two members may be stopped:
+    its restart is an interruption, as with a single member.
     """
     own = peer_url(ctx.addresses)
     found = voters.look(ctx.members, without=own)
