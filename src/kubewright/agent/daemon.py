@@ -75,18 +75,11 @@ def is_recreated(files: FileReader, root: PurePosixPath) -> bool:
 class AgentDaemon:
     """The agent of this machine. Nothing happens before `run`."""
 
-    def __init__(
-        self, options: AgentOptions, host: Host, *, environment: Mapping[str, str], files: Files | None = None, seams: Seams | None = None
-    ) -> None:
-        """Keep the arguments.
-
-        `files` are those of the machine: measurements are taken from them, and the status file is written to them
-        frequently.
-        """
+    def __init__(self, options: AgentOptions, host: Host, *, environment: Mapping[str, str]) -> None:
         self._options = options
         self._host = host
-        self._files = files or Files()
-        self._seams = seams or Seams(connect=_connect(environment))
+        self._files = Files()
+        self._seams = Seams(connect=_connect(environment))
         self._started = self._seams.clock.now()
         self._lock = Lock(options.root / _LOCK, doing=f"agent of node {options.name}")
         self._api = self._kubelet_api()

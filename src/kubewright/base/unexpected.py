@@ -54,7 +54,6 @@ async def keep_running(
     run: Callable[[], Awaitable[T]],
     *,
     expected: type[Exception] | tuple[type[Exception], ...] = KubewrightError,
-    backoff: Backoff = BACKOFF,
     random: Random | None = None,
 ) -> T:
     """Run something until it ends, and restart it after a growing pause whenever it raises an error that is not `expected`.
@@ -64,7 +63,7 @@ async def keep_running(
     import asyncio  # commands do not need it
 
     loop, random = asyncio.get_running_loop(), random or SystemRandom()
-    pauses = backoff.pauses(random)
+    pauses = BACKOFF.pauses(random)
     while True:
         started = loop.time()
         try:
@@ -73,7 +72,7 @@ async def keep_running(
             if _is_expected(error, expected):
                 raise
             if loop.time() - started > LASTED:
-                pauses = backoff.pauses(random)
+                pauses = BACKOFF.pauses(random)
             pause = next(pauses)
             report(work, error, again=pause)
         await asyncio.sleep(pause)

@@ -71,7 +71,6 @@ def retry(
     within: float = float("inf"),
     attempts: int | None = None,
     backoff: Backoff | None = None,
-    random: Random | None = None,
     failed: Callable[[Exception, int], None] | None = None,
 ) -> T:
     """Call until it succeeds, and return its result.
@@ -82,7 +81,7 @@ def retry(
     1) that is followed by another.
     """
     end = clock.monotonic() + deadlines.at_most(within)
-    for attempt, pause in enumerate((backoff or Backoff()).pauses(random), start=1):
+    for attempt, pause in enumerate((backoff or Backoff()).pauses(), start=1):
         try:
             with look_until(end, clock=clock):
                 return call()

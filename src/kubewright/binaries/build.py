@@ -126,14 +126,11 @@ class Build:
 
     name = "build"
 
-    def __init__(
-        self, environment: Mapping[str, str], *, offline: bool, reporter: Reporter, clock: Clock, module_root: Path = golang.MODULES
-    ) -> None:
+    def __init__(self, environment: Mapping[str, str], *, offline: bool, reporter: Reporter, clock: Clock) -> None:
         self._environment = environment
         self._offline = offline
         self._reporter = reporter
         self._clock = clock
-        self._module_root = module_root
 
     def obtain(self, family: Family, wanted: Sequence[Wanted], *, work: Path) -> tuple[dict[str, Path], str]:
         """Build programs of one family and version in one run, which uses all cores.
@@ -142,7 +139,7 @@ class Build:
         compiler's last lines, DiskFull, HostError.
         """
         version, architecture = wanted[0].version, wanted[0].architecture
-        module = golang.find_module(family, version, root=self._module_root)
+        module = golang.find_module(family, version)
         go = golang.find_go(self._environment, need=module.go)
         directory = module.copy_to(work / "modules")
         output, temporary = work / "out", work / "tmp"

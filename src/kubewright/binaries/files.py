@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -118,15 +118,10 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def sha256(path: Path, *, report: Callable[[int], None] = lambda _done: None) -> str:
-    """Return the SHA-256 of a file in hexadecimal; `report` receives the number of bytes read so far."""
-    digest, done = hashlib.sha256(), 0
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
     with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-            done += len(chunk)
-            report(done)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

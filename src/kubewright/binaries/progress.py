@@ -31,9 +31,9 @@ class Meter:
             self._reported = now
             self._emit(text)
 
-    def step(self, *, text: str = "") -> None:
+    def step(self) -> None:
         """Count one more."""
-        self.at(self.done + 1, text=text)
+        self.at(self.done + 1)
 
     def finish(self) -> None:
         """Report that everything is done."""

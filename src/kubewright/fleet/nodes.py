@@ -15,7 +15,6 @@ from kubewright.agent.certificates.store import FileCredentialStore
 from kubewright.agent.dependencies import Seams, Timings
 from kubewright.agent.lasting_node import LastingNode
 from kubewright.agent.node import NodeAgent
-from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.status.facts import NodeFacts
 from kubewright.base.errors import UsageError
 from kubewright.base.messages import quoted
@@ -43,9 +42,7 @@ class Fleet:
         facts: Callable[[str], NodeFacts],
         seams: Seams | None = None,
         timings: Timings | None = None,
-        rules: SimulationRules | None = None,
         joins: int = JOINS,
-        durable: bool = False,
     ) -> None:
         """Keep the arguments; nothing happens before `add`.
 
@@ -55,8 +52,6 @@ class Fleet:
         self._facts = facts
         self._seams = seams or Seams()
         self._timings = timings or Timings.prompt()
-        self._rules = rules
-        self._durable = durable
         self._gate = asyncio.Semaphore(joins)
         self._running: dict[str, LastingNode] = {}
         self._stopped = False
@@ -122,7 +117,7 @@ class Fleet:
 
     def _store(self, name: str) -> FileCredentialStore:
         _require_name(name)
-        return FileCredentialStore.below(self._directory / name, clock=self._seams.clock, durable=self._durable)
+        return FileCredentialStore.below(self._directory / name, clock=self._seams.clock, durable=False)
 
     def _agent(self, name: str, bootstrap: Bootstrap | None) -> NodeAgent:
         return NodeAgent(
@@ -131,7 +126,6 @@ class Fleet:
             seams=self._seams,
             bootstrap=bootstrap,
             timings=self._timings,
-            rules=self._rules,
             gate=self._gate,
         )
 
@@ -140,7 +134,7 @@ class Fleet:
 
     def _forget(self, name: str) -> None:
         path = PurePosixPath(self._directory / name)
-        Files(durable=self._durable).remove(path, below=[PurePosixPath(self._directory)])
+        Files(durable=False).remove(path, below=[PurePosixPath(self._directory)])
 
 
 def _require_name(name: str) -> None:

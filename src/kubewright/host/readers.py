@@ -97,7 +97,7 @@ class Network(Protocol):
         """
         ...
 
-    def free_ports(self, address: str, wanted: Sequence[int], *, avoid: Collection[int] = ()) -> list[int]:
+    def free_ports(self, address: str, wanted: Sequence[int]) -> list[int]:
         """Return for each port the port itself or the next free one above it, all different.
 
         Raises PortInUse if none is left.

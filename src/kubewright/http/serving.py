@@ -91,14 +91,13 @@ async def serve(
     host: str,
     port: int,
     context: ssl.SSLContext | None = None,
-    max_body: int = MIB,
     patience: Patience = PATIENCE,
 ) -> Server:
     """Listen on one address, with TLS if a context is given, and return once connections are accepted.
 
     Raises PortInUse if the port is taken, HostError if the address cannot be used.
     """
-    return await _serve(routes, listen(host, port), context=context, max_body=max_body, patience=patience)
+    return await _serve(routes, listen(host, port), context=context, patience=patience)
 
 
 async def serve_socket(routes: Sequence[Route], sock: socket.socket) -> Server:
@@ -110,7 +109,7 @@ async def serve_socket(routes: Sequence[Route], sock: socket.socket) -> Server:
     return await _serve(routes, sock.dup())
 
 
-async def serve_unix(routes: Sequence[Route], *, path: Path, max_body: int = MIB, owner: int | None = None) -> Server:
+async def serve_unix(routes: Sequence[Route], *, path: Path, owner: int | None = None) -> Server:
     """Listen on a Unix socket that only this user can reach: mode 0600, in a directory of mode 0700; every caller's user id is checked.
 
     With an `owner`, the socket belongs to this other user, who may use it too, and the directory may have mode 0711.
@@ -126,9 +125,7 @@ async def serve_unix(routes: Sequence[Route], *, path: Path, max_body: int = MIB
     except OSError as error:
         sock.close()
         raise HostError(f"cannot listen on {path}", detail=error.strerror or str(error)) from error
-    return await _serve(
-        routes, sock, max_body=max_body, path=path, allowed=frozenset({0, os.geteuid(), *([] if owner is None else [owner])})
-    )
+    return await _serve(routes, sock, path=path, allowed=frozenset({0, os.geteuid(), *([] if owner is None else [owner])}))
 
 
 async def _serve(
@@ -136,13 +133,12 @@ async def _serve(
     sock: socket.socket,
     *,
     context: ssl.SSLContext | None = None,
-    max_body: int = MIB,
     patience: Patience = PATIENCE,
     path: Path | None = None,
     allowed: frozenset[int] | None = None,
 ) -> Server:
     acceptor = Acceptor(context=context, handshake=patience.handshake)
-    application = web.Application(client_max_size=max_body)
+    application = web.Application(client_max_size=MIB)
     for route in routes:
         handler = _adapter(route.handler, allowed=allowed, patience=patience, streaming=acceptor.streaming)
         application.router.add_route(route.method, route.pattern, handler)

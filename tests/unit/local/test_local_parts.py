@@ -101,7 +101,7 @@ class FakeNetwork:
     def free_loopback(self, ports: Collection[int], *, avoid: Collection[str] = ()) -> str:
         raise NotImplementedError
 
-    def free_ports(self, address: str, wanted: Sequence[int], *, avoid: Collection[int] = ()) -> list[int]:
+    def free_ports(self, address: str, wanted: Sequence[int]) -> list[int]:
         raise NotImplementedError
 
     def interface_addresses(self) -> list[object]:

@@ -198,25 +198,16 @@ class NodeFacts:
         return tuple(one for one in self.node_ips if one not in _ANY)
 
 
-def simulated_machine(
-    *,
-    kubelet_version: str,
-    architecture: str = "amd64",
-    cpu_millis: int = 4000,
-    memory: int = 16 * GIB,
-    ephemeral_storage: int = 100 * GIB,
-    max_pods: int = 110,
-    boot_id: str = "",
-) -> MachineProfile:
+def simulated_machine(*, kubelet_version: str, architecture: str = "amd64") -> MachineProfile:
     """Return the profile of a machine that does not exist. Use `named()` for each node made of it."""
     return MachineProfile(
         architecture=architecture,
         kubelet_version=kubelet_version,
-        cpu_millis=cpu_millis,
-        memory=memory,
-        ephemeral_storage=ephemeral_storage,
-        max_pods=max_pods,
-        boot_id=boot_id,
+        cpu_millis=4000,
+        memory=16 * GIB,
+        ephemeral_storage=100 * GIB,
+        max_pods=110,
+        boot_id="",
         kernel_version="simulated",
         os_image=f"kubewright {kubewright.__version__} (simulated)",
         simulated="machine,pods",

@@ -297,11 +297,10 @@ def load_reset(
     *,
     detected: Detected,
     change: Callable[[ResetConfiguration], ResetConfiguration] = lambda given: given,
-    strict: bool = False,
     from_file: bool | None = None,
 ) -> LoadedKind[ResetConfiguration]:
     """Return the configuration of `reset`, as `load_join` does."""
-    reading = _reading(documents, files.RESET, strict=strict, from_file=from_file)
+    reading = _reading(documents, files.RESET, strict=False, from_file=from_file)
     found = read_reset(reading, _machine(detected), change=change, runs=True)
     return LoadedKind(configuration=found, warnings=reading.finish())
 
@@ -310,11 +309,10 @@ def load_upgrade(
     documents: Sequence[Document],
     *,
     change: Callable[[UpgradeConfiguration], UpgradeConfiguration] = lambda given: given,
-    strict: bool = False,
     from_file: bool | None = None,
 ) -> LoadedKind[UpgradeConfiguration]:
     """Return the configuration of the upgrade commands, as `load_join` does."""
-    reading = _reading(documents, files.UPGRADE, strict=strict, from_file=from_file)
+    reading = _reading(documents, files.UPGRADE, strict=False, from_file=from_file)
     return LoadedKind(configuration=read_upgrade(reading, change=change), warnings=reading.finish())
 
 

@@ -16,7 +16,7 @@ from kubewright.apis.kubeadm.loading import read_init, read_join, read_reset, re
 from kubewright.apis.kubeadm.overrides import with_attribute
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Detected
-from kubewright.base.randomness import Random, SystemRandom
+from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import dataclass
 
 if TYPE_CHECKING:
@@ -59,7 +59,6 @@ def load_whole(
     documents: Sequence[Document],
     *,
     detected: Detected | Callable[[], Detected],
-    random: Random | None = None,
     exists: Callable[[str], bool] = lambda _: True,
     detect_runtime: bool = False,
     allow_deprecated: bool = False,
@@ -75,9 +74,7 @@ def load_whole(
     errors.
     """
     reading = Reading(selection=files.select(documents, strict=True, use=_USE, allow_deprecated=allow_deprecated))
-    machine = DefaultingMachine(
-        look=detected if callable(detected) else lambda: detected, random=random or SystemRandom(), detect_cri=detect_runtime
-    )
+    machine = DefaultingMachine(look=detected if callable(detected) else lambda: detected, random=SystemRandom(), detect_cri=detect_runtime)
     there = reading.selection.get
     init = read_init(reading, machine, runs=False) if there(files.INIT) or there(files.CLUSTER) else None
     join, reset, upgrade = _of_nodes(reading, machine, exists)

@@ -56,7 +56,6 @@ def kubeconfig_document(
     user: str,
     credentials: Credentials | None,
     ca_pem: bytes | None = None,
-    ca_file: str = "",
     context: str = "",
     namespace: str = "",
     more: Mapping[str, object] = MappingProxyType({}),
@@ -71,7 +70,7 @@ def kubeconfig_document(
     chosen = {"cluster": cluster_name, **({"namespace": namespace} if namespace else {}), "user": user}
     document: dict[str, object] = {
         "apiVersion": "v1",
-        "clusters": [{"cluster": {**cluster_body(server, ca_pem=ca_pem, ca_file=ca_file), **more}, "name": cluster_name}],
+        "clusters": [{"cluster": {**cluster_body(server, ca_pem=ca_pem), **more}, "name": cluster_name}],
         "contexts": [{"context": chosen, "name": name}],
         "current-context": name,
         "kind": "Config",
@@ -81,11 +80,9 @@ def kubeconfig_document(
     return document
 
 
-def cluster_body(server: str, *, ca_pem: bytes | None = None, ca_file: str = "") -> dict[str, object]:
-    """Return the entry of one cluster. Embedded data takes precedence over a file, as in every client."""
-    if ca_pem is not None:
-        return {"certificate-authority-data": _encode(ca_pem), "server": server}
-    return {**({"certificate-authority": ca_file} if ca_file else {}), "server": server}
+def cluster_body(server: str, *, ca_pem: bytes | None = None) -> dict[str, object]:
+    """Return the entry of one cluster."""
+    return {**({"certificate-authority-data": _encode(ca_pem)} if ca_pem is not None else {}), "server": server}
 
 
 def _user_body(credentials: Credentials | None) -> dict[str, object]:

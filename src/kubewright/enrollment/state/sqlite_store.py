@@ -293,11 +293,11 @@ class SQLiteStore:
         with self._writing(event):
             pass
 
-    def journal(self, *, after: int = 0, most: int = 1000) -> list[Event]:
-        query = "SELECT number, at, cluster, event, node, details FROM journal WHERE number > ? ORDER BY number LIMIT ?"
+    def journal(self, *, most: int = 1000) -> list[Event]:
+        query = "SELECT number, at, cluster, event, node, details FROM journal ORDER BY number LIMIT ?"
         return [
             Event(number=number, at=at, cluster=cluster, event=event, node=node, details=json.loads(details))
-            for number, at, cluster, event, node, details in self._rows(query, after, most)
+            for number, at, cluster, event, node, details in self._rows(query, most)
         ]
 
     def _rows(self, query: str, *values: Any) -> list[Any]:

@@ -219,8 +219,8 @@ class HubStore(Protocol):
         """Write a line to the journal."""
         ...
 
-    def journal(self, *, after: int = 0, most: int = 1000) -> list[Event]:
-        """Return up to `most` lines after a number, in order."""
+    def journal(self, *, most: int = 1000) -> list[Event]:
+        """Return the first `most` lines, in order."""
         ...
 
     def close(self) -> None:

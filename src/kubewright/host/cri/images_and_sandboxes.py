@@ -166,13 +166,13 @@ class Removal:
     error: KubewrightError | None = None
 
 
-def remove_sandboxes(runtime: ContainerRuntime, *, clock: Clock, attempts: int = REMOVE_ATTEMPTS) -> list[Removal]:
+def remove_sandboxes(runtime: ContainerRuntime, *, clock: Clock) -> list[Removal]:
     """Stop and remove all sandboxes, several at a time; a failure does not stop the others.
 
     Returns the results in the order of the runtime's list, which is requested again while the runtime does not answer.
     Raises HostError if there is no list.
     """
-    listed = retry(runtime.sandboxes, clock=clock, on=RuntimeSilent, attempts=attempts, backoff=_PAUSES)
+    listed = retry(runtime.sandboxes, clock=clock, on=RuntimeSilent, attempts=REMOVE_ATTEMPTS, backoff=_PAUSES)
     waiting = dict(enumerate(listed))
     removed: dict[int, Removal] = {}
 
@@ -182,7 +182,7 @@ def remove_sandboxes(runtime: ContainerRuntime, *, clock: Clock, attempts: int =
                 number, sandbox = waiting.popitem()
             except KeyError:  # another thread took the last one
                 return
-            removed[number] = _remove(sandbox, runtime=runtime, clock=clock, attempts=attempts)
+            removed[number] = _remove(sandbox, runtime=runtime, clock=clock)
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(THREADS, len(waiting)))]
     for thread in threads:
@@ -192,11 +192,11 @@ def remove_sandboxes(runtime: ContainerRuntime, *, clock: Clock, attempts: int =
     return [removed[number] for number in sorted(removed)]
 
 
-def _remove(sandbox: Sandbox, *, runtime: ContainerRuntime, clock: Clock, attempts: int) -> Removal:
+def _remove(sandbox: Sandbox, *, runtime: ContainerRuntime, clock: Clock) -> Removal:
     def remove() -> Change:
         return runtime.remove_sandbox(sandbox)
 
     try:
-        return Removal(sandbox=sandbox, change=retry(remove, clock=clock, on=HostError, attempts=attempts, backoff=_PAUSES))
+        return Removal(sandbox=sandbox, change=retry(remove, clock=clock, on=HostError, attempts=REMOVE_ATTEMPTS, backoff=_PAUSES))
     except Exception as error:  # the error must end neither this thread nor the others
         return Removal(sandbox=sandbox, error=expected(error))

@@ -188,9 +188,9 @@ class RealNetwork:
     def free_loopback(self, ports: Collection[int], *, avoid: Collection[str] = ()) -> str:
         return choose_loopback(self.listeners(), ports, avoid=avoid)
 
-    def free_ports(self, address: str, wanted: Sequence[int], *, avoid: Collection[int] = ()) -> list[int]:
+    def free_ports(self, address: str, wanted: Sequence[int]) -> list[int]:
         bounds = self._text("sys/net/ipv4/ip_local_port_range").split()
-        return choose_ports(self.listeners(), address, wanted, below=int(bounds[0]) if bounds else _EPHEMERAL, avoid=avoid)
+        return choose_ports(self.listeners(), address, wanted, below=int(bounds[0]) if bounds else _EPHEMERAL)
 
     def _tables(self) -> Iterator[Iterable[str]]:
         for name in ("net/tcp", "net/tcp6"):

@@ -101,20 +101,14 @@ def choose_loopback(listeners: Sequence[Listener], ports: Collection[int], *, av
     )
 
 
-def choose_ports(
-    listeners: Sequence[Listener], address: str, wanted: Sequence[int], *, below: int, avoid: Collection[int] = ()
-) -> list[int]:
+def choose_ports(listeners: Sequence[Listener], address: str, wanted: Sequence[int], *, below: int) -> list[int]:
     """Return for each wanted port the port itself, or the next higher one that is free at the address; all different.
 
     `below` is the first port that the system uses for outgoing connections. Raises PortInUse if no lower one is free.
     """
     chosen: list[int] = []
     for first in wanted:
-        free = (
-            port
-            for port in range(first, max(below, first + 1))
-            if port not in chosen and port not in avoid and blocking(listeners, address, port) is None
-        )
+        free = (port for port in range(first, max(below, first + 1)) if port not in chosen and blocking(listeners, address, port) is None)
         port = next(free, None)
         if port is None:
             raise PortInUse(

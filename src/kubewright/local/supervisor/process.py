@@ -265,14 +265,14 @@ class OrphanedProcesses:
             self._by_pod[pod].remove(one)
 
 
-async def stop_orphans(mark: Mark, *, stages: Sequence[StopStage] = DOWN) -> list[str]:
-    """Stop every component process of a cluster whose daemon is gone, in the order of `stages`.
+async def stop_orphans(mark: Mark) -> list[str]:
+    """Stop every component process of a cluster whose daemon is gone, in the order of `DOWN`.
 
     Returns the components' names, sorted. For `down`. Changes nothing if none is left. Needs no state file: the
     processes carry the cluster's mark.
     """
     found = _leaders(find_components(mark))
-    for stage, pods in stages_of(sorted({pod_of(one.component) for one in found}), stages):
+    for stage, pods in stages_of(sorted({pod_of(one.component) for one in found}), DOWN):
         grace = ORPHAN_GRACE if stage.grace is None else stage.grace
         await end_all((one for one in found if pod_of(one.component) in pods), grace=grace)
     return sorted({one.component for one in found})
