@@ -58,11 +58,9 @@ class TestMaking:
 
     def test_the_kubeconfig_of_a_kubelet_can_be_created(self):
         """It names files, and a context and namespace of its own (kubelet v1.36: pkg/kubelet/certificate/bootstrap)."""
-        document = made(
-            CertificateFiles(certificate="/p", key="/p"), ca_pem=None, ca_file="/ca.crt", context="default-context", namespace="default"
-        )
+        document = made(CertificateFiles(certificate="/p", key="/p"), ca_pem=None, context="default-context", namespace="default")
 
-        assert document["clusters"][0]["cluster"] == {"certificate-authority": "/ca.crt", "server": SERVER}
+        assert document["clusters"][0]["cluster"] == {"server": SERVER}
         assert document["contexts"] == [
             {"context": {"cluster": "kubernetes", "namespace": "default", "user": "me"}, "name": "default-context"}
         ]

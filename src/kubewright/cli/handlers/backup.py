@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from contextlib import closing
 from pathlib import PurePosixPath
 from typing import Final
@@ -14,7 +13,7 @@ from kubewright.base.randomness import SystemRandom
 from kubewright.cli.handlers import machine
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import Parsed
-from kubewright.cli.printers.output import write_result
+from kubewright.cli.printers.output import write_output
 from kubewright.cli.printers.progress import progress
 from kubewright.host.filesystem.files import Files
 from kubewright.lifecycle.etcd import access, backup, saving, this_member
@@ -46,14 +45,11 @@ def create(parsed: Parsed) -> int:
                 host, member, etcd, source, file.write, name=str(path), key=key, clock=clock, random=random, reporter=reporter
             )
     inputs.warn(collected.warnings)
-    if parsed.text("output") != "text":
-        rows = [str(one.path) for one in collected.files]
-        write_result(
-            {"file": str(path), "sealed": key is not None, "files": rows, "warnings": list(collected.warnings)}, form=parsed.text("output")
-        )
-    else:
-        kind = "sealed" if key is not None else "not encrypted: anyone who gets it can read it"
-        sys.stdout.write(f"Saved {path} ({kind}): {len(collected.files)} files and the data of etcd member {source.member.name}\n")
+    kind = "sealed" if key is not None else "not encrypted: anyone who gets it can read it"
+    saved = f"Saved {path} ({kind}): {len(collected.files)} files and the data of etcd member {source.member.name}\n"
+    rows = [str(one.path) for one in collected.files]
+    data = {"file": str(path), "sealed": key is not None, "files": rows, "warnings": list(collected.warnings)}
+    write_output(data, saved, form=parsed.text("output"))
     return 0
 
 
@@ -62,14 +58,11 @@ def show(parsed: Parsed) -> int:
     path = PurePosixPath(inputs.absolute(parsed.text("file")))
     pieces = functools.partial(Files().pieces, path)
     found = backup.read(pieces, name=str(path), key=_key(parsed))
-    if parsed.text("output") != "text":
-        shown = {**found.description, "files": [str(one.path) for one in found.files], "etcd": dict(found.etcd)}
-        write_result({"file": str(path), **shown}, form=parsed.text("output"))
-        return 0
+    data = {"file": str(path), **found.description, "files": [str(one.path) for one in found.files], "etcd": dict(found.etcd)}
     lines = [f"{path} is a complete backup: {len(found.files)} files and {found.snapshot.size / 1e6:.1f} MB of etcd"]
     lines += [f"  {label:<10}  {found.description.get(name)}" for label, name in _SHOWN]
     lines += [f"  {'revision':<10}  {found.etcd.get('revision')}", *(f"  {one.path}" for one in found.files)]
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    write_output(data, "".join(f"{line}\n" for line in lines), form=parsed.text("output"))
     return 0
 
 

@@ -23,7 +23,7 @@ from kubewright.base.records import asdict
 from kubewright.cli.handlers import machine
 from kubewright.cli.parsing.inputs import read_documents
 from kubewright.cli.parsing.parser import Parsed
-from kubewright.cli.printers.output import documents_text, table, write_documents, write_result
+from kubewright.cli.printers.output import documents_text, table, write_documents, write_output, write_result
 
 if TYPE_CHECKING:
     from kubewright.apis.kubeadm.explanations import Explanation
@@ -162,11 +162,8 @@ def diff(parsed: Parsed) -> int:
     file, cluster = config_diff.of_file(documents, stored), config_diff.of_cluster(stored)
     found = config_diff.compare(cluster, file)
     warn([*cluster.warnings, *file.warnings])
-    form = parsed.text("output")
-    if form == "text":
-        sys.stdout.write("".join(one.diff for one in found))
-    else:
-        write_result({"differs": bool(found), "documents": [one.as_map() for one in found]}, form=form)
+    data = {"differs": bool(found), "documents": [one.as_map() for one in found]}
+    write_output(data, "".join(one.diff for one in found), form=parsed.text("output"))
     return DIFFERS if found else 0
 
 

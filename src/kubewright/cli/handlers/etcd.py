@@ -13,7 +13,7 @@ from kubewright.base.errors import Unreachable, UsageError
 from kubewright.cli.handlers import machine
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import Parsed
-from kubewright.cli.printers.output import table, write_result, write_rows
+from kubewright.cli.printers.output import table, write_output, write_rows
 from kubewright.etcd.api import Etcd, Member, NoQuorum
 from kubewright.lifecycle.etcd import access, health, removal
 from kubewright.lifecycle.etcd.access import EtcdFlags
@@ -38,11 +38,8 @@ def status(parsed: Parsed) -> int:
     """Show the state of the members, then raise CheckFailed if something is wrong."""
     with connected(parsed) as etcd:
         found = health.look(etcd)
-    form = parsed.text("output")
-    if form == "text":
-        sys.stdout.write(table([_row(one) for one in found.members], columns=_STATUS) + _summary(found))
-    else:
-        write_result(found.as_map(), form=form)
+    shown = table([_row(one) for one in found.members], columns=_STATUS) + _summary(found)
+    write_output(found.as_map(), shown, form=parsed.text("output"))
     sys.stdout.flush()
     found.require_healthy()
     return 0
@@ -107,10 +104,8 @@ def remove_member(parsed: Parsed) -> int:
             raise UsageError("no member was removed: the answer was not y", remedy="answer y, or use --yes")
         change = removal.remove(etcd, member, clock=SystemClock())
         left = [one for one in members if one.id != member.id]
-    if form != "text":
-        write_result({"removed": member_map(member) if change else None, "members": [member_map(one) for one in left]}, form=form)
-    else:
-        sys.stdout.write(f"Removed the {change.target} from etcd\n" if change else f"{change.target}: {change.reason}\n")
+    data = {"removed": member_map(member) if change else None, "members": [member_map(one) for one in left]}
+    write_output(data, f"Removed the {change.target} from etcd\n" if change else f"{change.target}: {change.reason}\n", form=form)
     return 0
 
 

@@ -15,7 +15,7 @@ from kubewright.base.messages import one_line
 from kubewright.cli.handlers import machine
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import Parsed
-from kubewright.cli.printers.output import write_result
+from kubewright.cli.printers.output import write_output
 from kubewright.cli.printers.progress import progress
 from kubewright.etcd.snapshots import Snapshot
 from kubewright.host.desired import File
@@ -51,12 +51,9 @@ def save(parsed: Parsed) -> int:
         inputs.warn(
             [f"encrypted objects in the snapshot can only be read with {encrypts}: keep that file, too, or use `kubewright backup create`"]
         )
-    if form != "text":
-        write_result({"file": str(path), "description": described}, form=form)
-    else:
-        sys.stdout.write(
-            f"Saved {path}: {_size(snapshot)} of member {source.member.name}, at revision {source.member.status.revision} or later\n"
-        )
+    member = source.member
+    saved = f"Saved {path}: {_size(snapshot)} of member {member.name}, at revision {member.status.revision} or later\n"
+    write_output({"file": str(path), "description": described}, saved, form=form)
     return 0
 
 
@@ -69,10 +66,7 @@ def verify(parsed: Parsed) -> int:
     description = path.with_name(path.name + saving.SUFFIX)
     found = verifying.compare(snapshot, files.read(description), name=str(description), contents=contents)
     inputs.warn([*found.warnings, *([] if program else ["etcdutl is not on PATH, so the keys were not counted"])])
-    if form != "text":
-        write_result({"file": str(path), **found.as_map()}, form=form)
-    else:
-        sys.stdout.write("".join(f"{line}\n" for line in _lines(path, found)))
+    write_output({"file": str(path), **found.as_map()}, "".join(f"{line}\n" for line in _lines(path, found)), form=form)
     return 0
 
 

@@ -20,7 +20,7 @@ from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import Parsed, as_called
 from kubewright.cli.printers import streams
 from kubewright.cli.printers.cluster_text import status_text, up_text
-from kubewright.cli.printers.output import painter, table, write_result
+from kubewright.cli.printers.output import painter, table, write_output, write_result
 from kubewright.cli.printers.progress import ReadStates, progress
 from kubewright.local import mounts, published
 from kubewright.local.cluster import kubeconfig
@@ -98,14 +98,12 @@ def down(parsed: Parsed) -> int:
     form = parsed.text("output")
     with progress(f"stopping cluster {where.name}", form=form) as reporter:
         done = take_down(where, keep_data=parsed.flag("keep-data"), reporter=reporter)
-    if form != "text":
-        kept_data, named = parsed.flag("keep-data") and done.existed, [str(path) for path in done.kubeconfigs]
-        write_result({"name": where.name, "existed": done.existed, "keptData": kept_data, "kubeconfigs": named}, form=form)
-        return 0
+    kept_data, named = parsed.flag("keep-data") and done.existed, [str(path) for path in done.kubeconfigs]
+    data = {"name": where.name, "existed": done.existed, "keptData": kept_data, "kubeconfigs": named}
     kept = "; its data is kept" if parsed.flag("keep-data") else ""
     said = f"is gone{kept} ({format_seconds(done.seconds)})" if done.existed else "does not exist; nothing to do"
     taken = "".join(f"its context was removed from {path}\n" for path in done.kubeconfigs)
-    sys.stdout.write(f"cluster {where.name} {said}\n{taken}")
+    write_output(data, f"cluster {where.name} {said}\n{taken}", form=form)
     return 0
 
 
@@ -181,10 +179,8 @@ def list_clusters(parsed: Parsed) -> int:
     rows = clusters.clusters(directory) + (
         clusters.clusters(caller.clusters) if caller is not None and not parsed.text("state-dir") else []
     )
-    if parsed.text("output") == "text":
-        sys.stdout.write(table(rows, columns=_LIST, paint=painter(sys.stdout)) if rows else f"no cluster exists in {directory}\n")
-    else:
-        write_result({"clusters": rows}, form=parsed.text("output"))
+    shown = table(rows, columns=_LIST, paint=painter(sys.stdout)) if rows else f"no cluster exists in {directory}\n"
+    write_output({"clusters": rows}, shown, form=parsed.text("output"))
     return 0
 
 
@@ -259,12 +255,9 @@ def list_binaries(parsed: Parsed) -> int:
     """List every program with its path and source."""
     version = str(supported(parsed.text("kubernetes-version")))
     rows = [row.as_map() for row in binaries.listing(version=version, sources=sources(parsed))]
-    if parsed.text("output") == "text":
-        listed = [_cells(row) for row in rows]
-        shown = ("name", "version", "present", "size", "source", *(["reason"] if any(row["reason"] for row in listed) else []))
-        sys.stdout.write(table(listed, columns=[(key, key.upper()) for key in shown]))
-    else:
-        write_result({"binaries": rows}, form=parsed.text("output"))
+    listed = [_cells(row) for row in rows]
+    shown = ("name", "version", "present", "size", "source", *(["reason"] if any(row["reason"] for row in listed) else []))
+    write_output({"binaries": rows}, table(listed, columns=[(key, key.upper()) for key in shown]), form=parsed.text("output"))
     return 0
 
 
@@ -296,10 +289,8 @@ def fetch(parsed: Parsed) -> int:
     with progress("getting binaries", form=form) as reporter:
         found = binaries.ensure(parsed.strings("program") or binaries.DEFAULT, version=version, sources=sources(parsed), reporter=reporter)
     rows = [binary.as_map() for binary in found.values()]
-    if form == "text":
-        sys.stdout.write(table(rows, columns=[(key, key.upper()) for key in ("name", "version", "source", "path")]))
-    else:
-        write_result({"binaries": rows}, form=form)
+    shown = table(rows, columns=[(key, key.upper()) for key in ("name", "version", "source", "path")])
+    write_output({"binaries": rows}, shown, form=form)
     return 0
 
 
@@ -308,10 +299,8 @@ def verify(parsed: Parsed) -> int:
     version = str(supported(parsed.text("kubernetes-version")))
     found = binaries.verify(parsed.strings("program"), version=version, sources=sources(parsed))
     rows: list[dict[str, object]] = [{"name": one.binary.name, "ok": not one.fault, "detail": one.fault} for one in found]
-    if parsed.text("output") == "text":
-        sys.stdout.write(table(rows, columns=[("name", "NAME"), ("ok", "OK"), ("detail", "DETAIL")]))
-    else:
-        write_result({"binaries": rows}, form=parsed.text("output"))
+    shown = table(rows, columns=[("name", "NAME"), ("ok", "OK"), ("detail", "DETAIL")])
+    write_output({"binaries": rows}, shown, form=parsed.text("output"))
     bad = [one.binary.name for one in found if one.fault]
     if bad:
         raise CheckFailed(

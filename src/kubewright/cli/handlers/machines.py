@@ -14,7 +14,7 @@ from kubewright.base.events import Progress, Reporter
 from kubewright.base.messages import quoted
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.cluster_text import ports_text
-from kubewright.cli.printers.output import painter, write_result
+from kubewright.cli.printers.output import painter, write_output
 from kubewright.cli.printers.progress import progress
 from kubewright.local import published
 from kubewright.local.cluster import status as clusters
@@ -98,10 +98,8 @@ def load(parsed: Parsed) -> int:
         spool = None if is_root else paths.root
         with images.archive(parsed.text("archive"), standard_input=sys.stdin.buffer, spool=spool) as file:
             found = images.load(running, file) if is_root else client.load(paths, Path(file.name).absolute())["images"]
-    if parsed.text("output") == "text":
-        sys.stdout.write("".join(f"loaded {name}\n" for name in found))
-    else:
-        write_result({"images": found, "machines": [machine.name for machine in running]}, form=parsed.text("output"))
+    data = {"images": found, "machines": [machine.name for machine in running]}
+    write_output(data, "".join(f"loaded {name}\n" for name in found), form=parsed.text("output"))
     return 0
 
 
@@ -115,10 +113,8 @@ def publish(parsed: Parsed) -> int:
         raise UsageError("--list lists ports and changes none", remedy="leave it out")
     found = ports.change(paths, add=add, remove=remove) if add or remove else cluster.published
     rows = ports.rows(found, client.status(paths))
-    if parsed.text("output") != "text":
-        write_result({"ports": rows}, form=parsed.text("output"))
-        return 0
-    sys.stdout.write(ports_text(rows, paint=painter(sys.stdout)) if rows else "no port is published\n")
+    shown = ports_text(rows, paint=painter(sys.stdout)) if rows else "no port is published\n"
+    write_output({"ports": rows}, shown, form=parsed.text("output"))
     return 0
 
 
@@ -139,10 +135,7 @@ def _changed(parsed: Parsed, verb: str, change: Callable[[ClusterPaths, str, Rep
 
 
 def _print_change(parsed: Parsed, name: str, *, changed: bool, said: str) -> int:
-    if parsed.text("output") == "text":
-        sys.stdout.write(f"machine {name} {said}\n")
-    else:
-        write_result({"machine": name, "changed": changed}, form=parsed.text("output"))
+    write_output({"machine": name, "changed": changed}, f"machine {name} {said}\n", form=parsed.text("output"))
     return 0
 
 

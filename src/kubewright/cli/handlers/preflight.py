@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import Final
 
 from kubewright.apis.machine import Layout
@@ -15,7 +14,7 @@ from kubewright.cli.handlers import operation_requests as init_command
 from kubewright.cli.handlers import operation_requests as join_command
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import Parsed
-from kubewright.cli.printers.output import write_result
+from kubewright.cli.printers.output import write_output
 from kubewright.lifecycle.init.operation import prepare
 from kubewright.lifecycle.init.preflight import examine
 from kubewright.lifecycle.join.preflight import for_join
@@ -51,11 +50,9 @@ def machines(parsed: Parsed) -> int:
 def _print_report(parsed: Parsed, report: Report) -> int:
     form = parsed.text("output")
     passed = not any(result.errors for result in report.results)
-    if form == "text":
-        sys.stdout.write("".join(_text(result) for result in report.results))
-        sys.stdout.write(f"{len(report.results)} checks: {'this machine is ready' if passed else 'this machine is not ready'}\n")
-    else:
-        write_result({"passed": passed, "checks": [result.as_map() for result in report.results]}, form=form)
+    verdict = f"{len(report.results)} checks: {'this machine is ready' if passed else 'this machine is not ready'}\n"
+    data = {"passed": passed, "checks": [result.as_map() for result in report.results]}
+    write_output(data, "".join(map(_text, report.results)) + verdict, form=form)
     return 0 if passed else FAILED
 
 

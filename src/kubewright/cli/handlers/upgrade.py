@@ -25,7 +25,7 @@ from kubewright.cli.handlers.operation_requests import upgrade_request
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import Parsed, as_called
 from kubewright.cli.printers import output
-from kubewright.cli.printers.output import printer, write_result
+from kubewright.cli.printers.output import printer, write_output, write_result
 from kubewright.cli.printers.reporters import KubeadmText
 from kubewright.kube.client import KubeClient
 from kubewright.lifecycle import config_diff, engine, stored_configuration
@@ -106,12 +106,9 @@ def diff(parsed: Parsed) -> int:
     context = parsed.number("context-lines") if "context-lines" in parsed.given else configuration.diff.context_lines or CONTEXT_LINES
     host = machine.host(upgrade_diff.layout_of(found, Layout()))
     texts, form = [*upgrade_diff.differences(found, present, host=host, context=max(context or 0, 0))], parsed.text("output")
-    if form == "text":
-        sys.stdout.writelines(texts)
-    else:
-        places = [str(host.layout.manifest(name)) for name in present]
-        shown = [{"manifest": place, "diff": text} for place, text in zip(places, texts, strict=True) if text]
-        write_result({"differs": bool(shown), "manifests": shown}, form=form)
+    places = [str(host.layout.manifest(name)) for name in present]
+    shown = [{"manifest": place, "diff": text} for place, text in zip(places, texts, strict=True) if text]
+    write_output({"differs": bool(shown), "manifests": shown}, "".join(texts), form=form)
     return 0
 
 
@@ -140,11 +137,8 @@ def recover(parsed: Parsed) -> int:
     from kubewright.lifecycle.recovery import RECOVER
 
     changes = [change for change in engine.run(RECOVER, None, operations.this_machine(), reporter=KubeadmText()).changes if change]
-    form = parsed.text("output")
-    if form == "text":
-        sys.stdout.write("".join(f"{change.action.value} {change.target}\n" for change in changes))
-    else:
-        write_result([change.as_map() for change in changes], form=form)
+    shown = "".join(f"{change.action.value} {change.target}\n" for change in changes)
+    write_output([change.as_map() for change in changes], shown, form=parsed.text("output"))
     return 0
 
 

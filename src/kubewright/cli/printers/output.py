@@ -43,16 +43,21 @@ def write_result(result: object, *, form: str) -> None:
         sys.stdout.write(json.dumps(shown, indent=4, default=_text) + "\n")
 
 
+def write_output(data: object, text: str, *, form: str) -> None:
+    """Write the result of a command to stdout: `text` for people, or `data` as `write_result` does."""
+    if form == "text":
+        sys.stdout.write(text)
+    else:
+        write_result(data, form=form)
+
+
 def _text(value: object) -> str:
     return printable(str(value))
 
 
 def write_plan(plan: Plan, *, form: str) -> None:
     """Write a plan to stdout: as data, or as text."""
-    if form != "text":
-        write_result(plan.as_list(), form=form)
-    else:
-        sys.stdout.write(plan.text())
+    write_output(plan.as_list(), plan.text(), form=form)
 
 
 def write_documents(documents: Sequence[Mapping[str, Any]], *, form: str) -> None:

@@ -18,7 +18,7 @@ from kubewright.cli.handlers import cluster_access
 from kubewright.cli.handlers.controllers.reviewing import Reviewer
 from kubewright.cli.parsing.inputs import absolute, given_duration
 from kubewright.cli.parsing.parser import Parsed
-from kubewright.cli.printers.output import table, write_result
+from kubewright.cli.printers.output import table, write_output
 from kubewright.controllers import requests
 from kubewright.controllers.requests import KUBELET_SERVING
 from kubewright.controllers.serving import auditing
@@ -68,12 +68,8 @@ def audit(parsed: Parsed) -> int:
         raise DocumentError("the cluster has no policy for serving certificates", remedy="pass a NodeApprovalPolicy with --node-policy")
     places = [*_issued(api, now), *_served(parsed, access, api.list(NODE))]
     rows = [_row(place, reviewer) for place in sorted(places, key=lambda one: (one.node, one.found))]
-    form = parsed.text("output")
-    if form != "text":
-        write_result(rows, form=form)
-    else:
-        shown = [{**row, "names": ",".join(map(short, row["names"])), "problems": "; ".join(row["problems"])} for row in rows]
-        sys.stdout.write(table(shown, columns=_COLUMNS))
+    shown = [{**row, "names": ",".join(map(short, row["names"])), "problems": "; ".join(row["problems"])} for row in rows]
+    write_output(rows, table(shown, columns=_COLUMNS), form=parsed.text("output"))
     bad = [row for row in rows if row["result"] in _BAD]
     if bad:
         nodes = sorted({str(row["node"]) for row in bad})

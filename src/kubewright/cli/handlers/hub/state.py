@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import timedelta
@@ -22,7 +21,7 @@ from kubewright.cli.handlers.hub.stores import State, StateInFile, StateOptions
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.flag_documents import FlagDocument
 from kubewright.cli.parsing.parser import Parsed
-from kubewright.cli.printers.output import write_result
+from kubewright.cli.printers.output import write_output
 from kubewright.cli.rows.hub import RUN_FLAGS
 from kubewright.enrollment.state.clusters import TenantCluster
 from kubewright.enrollment.state.store import TAKEN_OVER, Event, HubStore, Retention
@@ -97,12 +96,9 @@ def event(name: str, what: str, *, node: str = "", **details: Any) -> Event:
 
 def print_result(parsed: Parsed, done: Event) -> int:
     """Print the result of a command, as a line or as a line of the journal; return the exit code."""
-    form = parsed.text("output")
-    if form != "text":
-        write_result({name: value for name, value in done.document().items() if name != "number"}, form=form)
-    else:
-        about = " ".join(word for word in (done.cluster, done.node) if word)
-        sys.stdout.write(f"{about}: {done.event}\n" if about else f"{done.event}\n")
+    about = " ".join(word for word in (done.cluster, done.node) if word)
+    data = {name: value for name, value in done.document().items() if name != "number"}
+    write_output(data, f"{about}: {done.event}\n" if about else f"{done.event}\n", form=parsed.text("output"))
     return 0
 
 

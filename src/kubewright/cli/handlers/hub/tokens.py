@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from datetime import timedelta
@@ -17,7 +16,7 @@ from kubewright.base.records import dataclass
 from kubewright.cli.handlers.hub import state
 from kubewright.cli.parsing import inputs
 from kubewright.cli.parsing.parser import Parsed
-from kubewright.cli.printers.output import write_result, write_rows
+from kubewright.cli.printers.output import write_output, write_rows
 from kubewright.enrollment.hub import tenant_objects
 from kubewright.enrollment.state.clusters import LoadedCluster, TenantCluster
 from kubewright.enrollment.state.store import JoinToken
@@ -51,12 +50,8 @@ def create(parsed: Parsed) -> int:
         done = state.event(name, "token created", token=token.token.id, expires=token.expires)
         store.save_token(token, done, generation=loaded.cluster.generation)
     _at_once(loaded.cluster, lambda api: ensure_object(api, DesiredObject(tenant_objects.token_secret(token))))
-    form = parsed.text("output")
-    if form == "text":
-        sys.stdout.write(f"{token.token.text}\n")
-    else:
-        shown = {**_row(token), "token": token.token.text, "server": loaded.cluster.server, "joinKey": str(loaded.recipient.pin)}
-        write_result(shown, form=form)
+    data = {**_row(token), "token": token.token.text, "server": loaded.cluster.server, "joinKey": str(loaded.recipient.pin)}
+    write_output(data, f"{token.token.text}\n", form=parsed.text("output"))
     return 0
 
 
