@@ -35,6 +35,15 @@ SWAP: Final = "Filename Type Size Used Priority\\n/dev/sda2 partition 1000 0 -2\
 _LISTEN: Final = "import socket, time; s = socket.create_server(('0.0.0.0', 10250)); open('{place}/listens', 'w'); time.sleep(7200)"
 _HOLD: Final = f'systemd-run -q --unit=holder /usr/bin/python3 -c "{_LISTEN.format(place=PLACE)}"'
 _WAIT: Final = "for _ in $(seq 6000); do [ {condition} ] && exit 0; sleep 0.1; done; exit 1"
+_FAILED: Final = "(" + _WAIT.format(condition='"$(systemctl is-active kubelet)" = failed') + ")"
+LATE_JOURNAL: Final = """\
+journald=$(systemctl show -p MainPID --value systemd-journald)
+kill -STOP $journald
+systemctl start kubelet
+{wait}
+kill -CONT $journald
+"""
+"""Starts the kubelet so that journald reads its output only after the process has ended."""
 
 FAILING: Final[Mapping[str, tuple[str, str]]] = {
     "failed to parse kubelet flag": (f"echo MORE=--nonsense > {PLACE}/more", f"rm {PLACE}/more"),
@@ -66,7 +75,7 @@ from kubewright.cli.handlers import machine
 from kubewright.lifecycle.diagnosis import observation, remedies
 seen = observation.observe(machine.host(), (), journal=True)
 said = observation.reasons(seen.journal)
-print(json.dumps({"failed": seen.kubelet.failed, "said": said, "remedy": remedies.of_kubelet(said)}))
+print(json.dumps({"failed": seen.kubelet.failed, "said": said, "journal": seen.journal, "remedy": remedies.of_kubelet(said)}))
 """
 
 
@@ -82,13 +91,16 @@ def standalone(machine: Machine) -> Iterator[None]:
         machine.run("sh", "-c", f"rm -rf {_DROP_IN} {PLACE}; systemctl daemon-reload; systemctl reset-failed kubelet")
 
 
-def fail(machine: Machine, text: str) -> dict[str, object]:
-    """Make the kubelet fail so that it writes the text of a row. Returns what the diagnosis finds."""
+def fail(machine: Machine, text: str, *, start: str = "systemctl start kubelet; {wait}") -> dict[str, object]:
+    """Make the kubelet fail so that it writes the text of a row. Returns what the diagnosis finds.
+
+    `start` starts the kubelet; `{wait}` waits until it has failed.
+    """
     breaks, mends = _BREAKING[text]
     write(machine, _CONFIG, _STANDALONE)
     machine.run("sh", "-c", breaks)
     try:
-        machine.run("sh", "-c", "systemctl start kubelet; " + _WAIT.format(condition='"$(systemctl is-active kubelet)" = failed'))
+        machine.run("sh", "-c", start.format(wait=_FAILED))
         machine.run("journalctl", "--sync")  # its output may be in the journal later
         return dict(json.loads(machine.run(PYTHON, "-c", _LOOK, env=ENVIRONMENT).out))
     finally:

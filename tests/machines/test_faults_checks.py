@@ -69,7 +69,12 @@ class TestKubeletThatFails:
     def test_every_known_kubelet_error_has_a_hint(self, standalone: Machine, text: str) -> None:
         found = kubelet_failures.fail(standalone, text)
         assert found["failed"]
-        assert found["remedy"] == dict(remedies.KUBELET)[text], found["said"]
+        assert found["remedy"] == dict(remedies.KUBELET)[text], found["journal"]
+
+    def test_output_that_is_read_after_the_kubelet_has_ended_is_found(self, standalone: Machine) -> None:
+        text = "failed to parse kubelet flag"
+        found = kubelet_failures.fail(standalone, text, start=kubelet_failures.LATE_JOURNAL)
+        assert found["remedy"] == dict(remedies.KUBELET)[text], found["journal"]
 
     def test_a_failure_without_a_row_has_the_general_hint(self, standalone: Machine) -> None:
         found = kubelet_failures.fail(standalone, kubelet_failures.UNKNOWN)

@@ -28,6 +28,7 @@ class Systemctl:
         self.unit = {"LoadState": loaded, "ActiveState": active, "SubState": sub, "UnitFileState": file, "NeedDaemonReload": stale}
         self.unit["NRestarts"] = restarts
         self.journal = []
+        self.process = "0"
         self.refuses = refuses
         self.told = []
 
@@ -36,12 +37,13 @@ class Systemctl:
         if argv == ["journalctl", "--sync"]:
             return Ended(code=0)
         if argv[0] == "journalctl":
-            assert argv[1:4] == ["--quiet", "--no-pager", "--output=cat"]
-            assert argv[5:] == ["_SYSTEMD_INVOCATION_ID=1a2b", "+", "INVOCATION_ID=1a2b"]
-            return Ended(code=0, out="".join(f"{line}\n" for line in self.journal[-int(argv[4].removeprefix("--lines=")) :]))
+            assert argv[1:5] == ["--boot", "--quiet", "--no-pager", "--output=cat"]
+            process = ["+", "_SYSTEMD_UNIT=kubelet.service", f"_PID={self.process}"] if self.process != "0" else []
+            assert argv[6:] == ["_SYSTEMD_INVOCATION_ID=1a2b", "+", "INVOCATION_ID=1a2b", *process]
+            return Ended(code=0, out="".join(f"{line}\n" for line in self.journal[-int(argv[5].removeprefix("--lines=")) :]))
         assert argv[0] == "systemctl"
-        if argv[1:4] == ["show", "--property=InvocationID", "--value"]:
-            return Ended(code=0, out="1a2b\n" if self.journal else "\n")
+        if argv[1:3] == ["show", "--property=InvocationID,ExecMainPID"]:
+            return Ended(code=0, out=f"ExecMainPID={self.process}\nInvocationID={'1a2b' if self.journal else ''}\n")
         if argv[1] == "show":
             assert argv[2] == f"--property={','.join(self.unit)}"
             return Ended(code=0, out="".join(f"{name}={value}\n" for name, value in self.unit.items()))
@@ -91,10 +93,11 @@ def test_a_unit_waiting_for_its_next_start_is_restarted_at_once():
     assert (waiting.told, stopped.told) == (["restart kubelet.service"], ["start kubelet.service"])
 
 
-def test_the_last_lines_are_those_of_the_journal_since_the_latest_start():
+@pytest.mark.parametrize("process", ["0", "117"])
+def test_the_last_lines_are_those_of_the_journal_since_the_latest_start(process):
     asked = Systemctl()
     assert Systemd(asked).last_lines("kubelet", count=2) == []
-    asked.journal = ["one", "two", "three"]
+    asked.journal, asked.process = ["one", "two", "three"], process
     assert Systemd(asked).last_lines("kubelet", count=2) == ["two", "three"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Final
@@ -87,14 +87,20 @@ class Systemd:
         return False
 
     def last_lines(self, name: str, /, *, count: int) -> list[str]:
-        """Return its journal since its last start, including systemd's own lines about it."""
+        """Return its journal since its last start, including systemd's own lines about it.
+
+        Lines whose process has ended before journald read them lack the ID of the invocation (systemd 252, cgroup v1);
+        they are found by the process.
+        """
         try:
-            answer = self._commands.run(["systemctl", "show", "--property=InvocationID", "--value", _file(name)], within=ASKED_WITHIN)
-            life = answer.out.strip()
-            if answer.code or not life:
+            found = self._properties(name, ("InvocationID", "ExecMainPID"))
+            life, process = found["InvocationID"], found["ExecMainPID"]
+            if not life:
                 return []
-            argv = ["journalctl", "--quiet", "--no-pager", "--output=cat", f"--lines={count}"]
-            ended = self._commands.run([*argv, f"_SYSTEMD_INVOCATION_ID={life}", "+", f"INVOCATION_ID={life}"], within=ASKED_WITHIN)
+            own = [f"_SYSTEMD_INVOCATION_ID={life}", "+", f"INVOCATION_ID={life}"]
+            unattributed = ["+", f"_SYSTEMD_UNIT={_file(name)}", f"_PID={process}"] if process != "0" else []
+            argv = ["journalctl", "--boot", "--quiet", "--no-pager", "--output=cat", f"--lines={count}"]
+            ended = self._commands.run([*argv, *own, *unattributed], within=ASKED_WITHIN)
         except HostError:
             return []
         return ended.out.splitlines() if ended.code == 0 else []
@@ -130,15 +136,7 @@ class Systemd:
         return "\n".join(self.last_lines(name, count=LAST_LINES))
 
     def _unit(self, name: str) -> _Unit:
-        argv = ["systemctl", "show", f"--property={','.join(_PROPERTIES)}", _file(name)]
-        ended = self._commands.run(argv, within=ASKED_WITHIN)
-        found = dict(line.split("=", 1) for line in ended.out.splitlines() if "=" in line)
-        if ended.code or set(found) != set(_PROPERTIES):
-            raise HostError(
-                f"systemd does not report the state of the service {name}",
-                detail=ended.err.strip() or f"exit code {ended.code}",
-                remedy=f"see what `{' '.join(argv)}` says",
-            )
+        found = self._properties(name, _PROPERTIES)
         return _Unit(
             loaded=found["LoadState"],
             active=found["ActiveState"],
@@ -147,6 +145,19 @@ class Systemd:
             stale=found["NeedDaemonReload"] == "yes",
             restarts=int(found["NRestarts"]) if found["NRestarts"].isdigit() else 0,
         )
+
+    def _properties(self, name: str, names: Sequence[str]) -> dict[str, str]:
+        """Return properties of a unit. Raises HostError if systemd does not report them all."""
+        argv = ["systemctl", "show", f"--property={','.join(names)}", _file(name)]
+        ended = self._commands.run(argv, within=ASKED_WITHIN)
+        found = dict(line.split("=", 1) for line in ended.out.splitlines() if "=" in line)
+        if ended.code or set(found) != set(names):
+            raise HostError(
+                f"systemd does not report the state of the service {name}",
+                detail=ended.err.strip() or f"exit code {ended.code}",
+                remedy=f"see what `{' '.join(argv)}` says",
+            )
+        return found
 
     def _do(self, verb: str, name: str = "") -> None:
         argv = ["systemctl", "--no-ask-password", "--quiet", verb, *([_file(name)] if name else [])]
