@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pytest
 
@@ -254,3 +255,14 @@ def test_a_stale_lock_of_a_killed_kubewright_blocks_nothing(one: ClusterPaths, c
     assert left.stat().st_mode & 0o777 == 0o600
     assert kubeconfig.use(one, config).change.action is Action.UPDATE
     assert not left.exists()
+
+
+def test_a_kubeconfig_that_names_programs_or_files_is_not_taken_over(one: ClusterPaths, config: Path) -> None:
+    admin = Path(one.layout("one-control-plane").kubeconfig("admin"))
+    body: Any = yaml.load_one(admin.read_bytes()).value
+    for user in ({"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "id"}}, {"tokenFile": "/etc/hostname"}):
+        body["users"][0]["user"] = user
+        admin.write_text(yaml.dump(body))
+        with pytest.raises(ValidationError, match="may not"):
+            kubeconfig.use(one, config)
+        assert config.read_text() == THEIRS

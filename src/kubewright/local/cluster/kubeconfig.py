@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from kubewright.apis.kubeconfig import documents, parse, require_usable
+from kubewright.apis.kubeconfig import documents, parse, resolve_discovery
 from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock, SystemClock
@@ -127,7 +127,7 @@ def _addition(paths: ClusterPaths, cluster: record.ClusterRecord) -> documents.A
             f"cluster {quoted(paths.name)} has no kubeconfig yet", detail=str(path), remedy=f"run `kubewright up --name {paths.name}` first"
         )
     document = yaml.load_one(path.read_bytes(), source=str(path))
-    require_usable(parse(document))
+    resolve_discovery(parse(document), fetched=True)  # its entries must not run programs of whoever may write there
     config: Any = document.value
     context = next(one["context"] for one in config["contexts"] if one["name"] == config["current-context"])
     return documents.Addition(
