@@ -137,6 +137,18 @@ COMMANDS = Table(
         "the default of `--cert-dir` overrides",
         lambda found: found.source.startswith("certs") and "--cert-dir" in found.source and "--config" in found.source,
     ),
+    Row(
+        "a CA without a certificate does not hide the other certificates",
+        "certs.md",
+        "check-expiration fails if the certificate of a CA",
+        lambda found: (
+            found.what == "exit code"
+            and found.source.startswith("certs check-expiration")
+            and "Error checking external CA condition" in found.theirs
+            and "no such file or directory" in found.theirs
+            and found.ours.startswith("0: ")
+        ),
+    ),
 )
 """For command lines: `source` is the line."""
 
