@@ -129,6 +129,8 @@ TABLE: Final[Mapping[str, Part]] = {
     # storms of requests for serving certificates: the rest has storms of other requests at the same controllers (test_controllers_replicas_real.py)
     # and hostile requests for serving certificates (test_hostile_serving_requests.py); `make soak-controllers` has storms of thousands
     "tests/controlplane/test_serving_storms_real.py": SOAK,
+    # the end of a killed `up` at each of its phases is tested without kept data, the use of kept data without a kill (test_local_repeated.py)
+    "tests/controlplane/test_local_killed.py::test_up_killed_while_it_resumes_kept_data": SOAK,
     # variants of tests that are in the rest
     "tests/controlplane/test_local_concurrency.py::test_an_interrupted_up_leaves_nothing_running_and_the_next_one_succeeds[15-0.4]": SOAK,
     "tests/controlplane/test_local_down.py::test_down_leaves_nothing[_lose_the_records]": SOAK,
