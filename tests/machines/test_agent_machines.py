@@ -146,6 +146,11 @@ CASES: Final = {
     "scarce": EXTRA,
     "dual-stack": (f"--node-ip={{own}},{SIXTH}",),
     "another-machines-address": ("--node-ip=fd00:31::99",),
+    "unusual-forms": (
+        *("--eviction-hard=memory.available<100%,nodefs.available<0%", "--kube-reserved=cpu=50m,pid=100", "--reserved-cpus=0,0"),
+        *("--node-ip=fd00:31::99", f"--node-ip= {SIXTH.upper()}"),
+        *("--register-with-taints=example.com/first=x:NoSchedule", "--register-with-taints=example.com/second=x:NoSchedule"),
+    ),
 }
 
 
@@ -169,7 +174,7 @@ def test_a_node_created_by_the_agent_equals_the_kubelets(two: Worker, case: str)
     assert node["status"]["capacity"]["hugepages-2Mi"] == "16Mi"
     told = [row["address"] for row in node["status"].get("addresses", ()) if row["type"] == "InternalIP"]
     own = two.machine.address
-    assert told == {"dual-stack": [own, SIXTH], "another-machines-address": []}.get(case, [own])
+    assert told == {"dual-stack": [own, SIXTH], "another-machines-address": [], "unusual-forms": [SIXTH]}.get(case, [own])
     if case == "scarce":
         assert (node["spec"]["providerID"], node["status"]["capacity"]["pods"], len(node["status"]["images"])) == ("test://two", "33", 2)
         assert {taint["key"] for taint in node["spec"]["taints"]} >= {"example.com/own", "kubewright.dev/no-pods"}

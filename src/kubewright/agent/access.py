@@ -10,6 +10,7 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.clock import Clock
@@ -23,11 +24,13 @@ from kubewright.kube.daemons.delegation import (
     TokenReviews,
     User,
     bearer_token,
+    trusted,
     user_of_certificate,
 )
 
 if TYPE_CHECKING:
     from kubewright.http.routes import Request
+    from kubewright.http.tls import Peer
 
 _VERBS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _SUBRESOURCES: Final = {
@@ -73,16 +76,18 @@ class Refused(StatusError):
 class Callers:
     """Authenticates and authorizes the callers of the kubelet API."""
 
-    def __init__(self, rules: AccessRules, clock: Clock) -> None:
+    def __init__(self, rules: AccessRules, clock: Clock, *, trusts: Callable[[Peer], bool] = trusted) -> None:
+        """Keep the arguments. `trusts`: whether a client certificate that a handshake accepted is still trusted."""
         self._rules = rules
         self._clock = clock
+        self._trusts = trusts
         self._tokens = TokenReviews(remembered=rules.token_seconds)
         self._rights = AccessReviews(allowed=rules.allowed_seconds, denied=rules.denied_seconds)
 
     async def user(self, request: Request, api: AsyncKubeAPI | None) -> User:
         """Return the user who calls. Raises Refused with 401."""
         peer = request.peer
-        expired = peer is not None and peer.has_expired(self._clock.now())
+        expired = peer is not None and (peer.has_expired(self._clock.now()) or not self._trusts(peer))
         if peer is not None and peer.common_name and not expired:
             return user_of_certificate(peer)
         token = bearer_token(request.headers.get("authorization", ""))

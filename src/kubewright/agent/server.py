@@ -21,6 +21,7 @@ from kubewright.base.records import dataclass, field
 from kubewright.http.messages import Response
 from kubewright.http.routes import Request, Route, Streaming
 from kubewright.kube.core import Object
+from kubewright.kube.daemons.delegation import trusted
 from kubewright.kube.daemons.serving_identity import ServingIdentity, own_pair
 from kubewright.pki import certificates
 from kubewright.pki.keys import Algorithm
@@ -89,7 +90,8 @@ class KubeletServer:
         self._client_ca_pem = client_ca_pem
         self._identity = identity
         self._clock = clock or SystemClock()
-        self._callers = Callers(rules or AccessRules(), self._clock)
+        trusts = identity.trusts if identity is not None else trusted
+        self._callers = Callers(rules or AccessRules(), self._clock, trusts=trusts)
         self._contents = contents or Contents()
         self._logs = logs
         self._random = random or SystemRandom()

@@ -24,7 +24,7 @@ from typing import Final
 
 from kubewright.base.deadlines import Deadline, holding
 from kubewright.base.errors import CertificateError, HostError
-from kubewright.base.records import dataclass
+from kubewright.base.records import dataclass, field
 from kubewright.http.deadlines import Bounded, connected
 from kubewright.pki.encoding import pem
 
@@ -60,6 +60,8 @@ class Peer:
     der: bytes
     expires: float
     """When the certificate expires, in seconds since 1970; 0 if that is unknown, so that it counts as expired."""
+    context: ssl.SSLContext | None = field(default=None, compare=False, repr=False)
+    """The context of the handshake."""
 
     def has_expired(self, now: datetime) -> bool:
         """Whether the certificate has expired since the handshake: connections may last for days."""
@@ -230,6 +232,7 @@ def peer_of(connection: ssl.SSLObject | ssl.SSLSocket | None) -> Peer | None:
         organizations=tuple(value for key, value in pairs if key == "organizationName"),
         der=der,
         expires=_seconds(subject.get("notAfter")),
+        context=connection.context,
     )
 
 

@@ -170,6 +170,29 @@ def test_client_cas_are_reloaded_when_their_file_changes(tmp_path: Path):
     serving(ServingIdentity(lambda: pair, client_ca=authorities), test, rules=AccessRules(reviews=False))
 
 
+def test_an_open_connection_ends_its_users_rights_when_its_ca_is_removed_and_keeps_them_when_others_are_added(tmp_path: Path):
+    ours, others = trustme.CA(), trustme.CA()
+    path = tmp_path / "ca.crt"
+    ours.cert_pem.write_to_path(str(path))
+    authorities = ClientAuthorities(PurePosixPath(path), read=Files().read)
+    authorities.require()
+    shown = [certificates.pair_of(*issue(ours, name), source="test") for name in ("node-1", "node-2")]
+
+    async def test(port: int) -> None:
+        context = tls.client_context(None, *issue(ours, "caller"), verify=False)
+        transport = aio.Transport(f"https://127.0.0.1:{port}", context=context)
+        found = [(await transport.request("GET", "/healthz")).status]
+        path.write_bytes(others.cert_pem.bytes() + ours.cert_pem.bytes())
+        del shown[0]  # another serving certificate changes nothing either
+        found += [await asked(port, client=issue(others, "other")) or 0, (await transport.request("GET", "/healthz")).status]
+        others.cert_pem.write_to_path(str(path))
+        found.append((await transport.request("GET", "/healthz")).status)
+        await transport.close()
+        assert found == [200, 200, 200, 401]
+
+    serving(ServingIdentity(lambda: shown[0], client_ca=authorities), test, rules=AccessRules(reviews=False))
+
+
 def test_old_versions_and_other_cipher_suites_are_refused():
     authority = trustme.CA()
     pair = certificates.pair_of(*issue(authority, "node-1"), source="test")

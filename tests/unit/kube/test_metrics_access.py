@@ -20,7 +20,7 @@ from kubewright.http.failures import NoAnswer
 from kubewright.http.metrics import Registry
 from kubewright.http.tls import anonymous_context, client_context, identify, server_context
 from kubewright.kube import health
-from kubewright.kube.daemons.delegation import DelegatedAuthorizer
+from kubewright.kube.daemons.delegation import DelegatedAuthorizer, trusted
 from kubewright.kube.daemons.serving_identity import ClusterAuthorities, ServingIdentity, own_pair
 from kubewright.kube.resources import Resource
 from kubewright.pki import certificates
@@ -90,10 +90,14 @@ async def serve(
     shown: ssl.SSLContext | None = None,
     cluster: Cluster | None = None,
     clock: Clock | None = None,
+    identity: ServingIdentity | None = None,
 ) -> Serving:
     cluster = cluster or Cluster()
     authorizer = DelegatedAuthorizer(
-        authentication=cluster if authentication else None, authorization=cluster if authorization else None, clock=clock
+        authentication=cluster if authentication else None,
+        authorization=cluster if authorization else None,
+        clock=clock,
+        trusts=identity.trusts if identity else trusted,
     )
     registry = Registry()
     registry.counter("things_total", "Things.").add()
@@ -196,6 +200,21 @@ async def test_a_client_certificate_does_not_authenticate_after_it_has_expired()
     clock.advance(2 * 3600)
     assert (await serving.get("/metrics"))[0] == 401
     assert (await serving.get("/metrics", "prometheus-token"))[0] == 200
+    await serving.close()
+
+
+async def test_a_client_certificate_does_not_authenticate_after_its_ca_was_removed():
+    pki, other, cluster = trustme.CA(), trustme.CA(), Cluster()
+    own = certificates.pair_of(*own_pair(name="a", algorithm=Algorithm.ECDSA_P256, now=NOW, random=SeededRandom(1)), source="own")
+    bundles = [pki.cert_pem.bytes()]
+    identity = ServingIdentity(lambda: own, client_ca=lambda: bundles[-1])
+    shown = client_of(pki, "admin", ("system:masters",))
+    serving = await serve(identity.context(), cluster=cluster, shown=shown, identity=identity)
+    found = []
+    for bundle in (bundles[0], bundles[0] + other.cert_pem.bytes(), other.cert_pem.bytes(), b""):
+        bundles.append(bundle)
+        found.append((await serving.get("/metrics"))[0])
+    assert found == [200, 200, 401, 401]
     await serving.close()
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from kubewright.base.clock import Clock, SystemClock
@@ -95,13 +95,29 @@ def bearer_token(authorization: str) -> str:
     return token.strip() if kind.lower() == "bearer" else ""
 
 
-class DelegatedAuthorizer:
-    """Asks one cluster. Without `authentication` tokens are not accepted, without `authorization` only system:masters has access."""
+def trusted(_: Peer) -> bool:
+    """Trust every certificate that a handshake has accepted: the CAs do not change."""
+    return True
 
-    def __init__(self, *, authentication: AsyncKubeAPI | None, authorization: AsyncKubeAPI | None, clock: Clock | None = None) -> None:
+
+class DelegatedAuthorizer:
+    """Asks one cluster. Without `authentication` tokens are not accepted, without `authorization` only system:masters has access.
+
+    `trusts`: whether a client certificate that a handshake accepted is still trusted.
+    """
+
+    def __init__(
+        self,
+        *,
+        authentication: AsyncKubeAPI | None,
+        authorization: AsyncKubeAPI | None,
+        clock: Clock | None = None,
+        trusts: Callable[[Peer], bool] = trusted,
+    ) -> None:
         self._authentication = authentication
         self._authorization = authorization
         self._clock = clock or SystemClock()
+        self._trusts = trusts
         self._tokens = TokenReviews()
         self._rights = AccessReviews()
 
@@ -112,7 +128,7 @@ class DelegatedAuthorizer:
         cannot be determined.
         """
         user: User | None
-        expired = peer is not None and peer.has_expired(self._clock.now())
+        expired = peer is not None and (peer.has_expired(self._clock.now()) or not self._trusts(peer))
         if peer is not None and peer.common_name and not expired:
             user = user_of_certificate(peer)
         elif token := bearer_token(authorization):

@@ -8,17 +8,19 @@ that the daemon asks about its clients.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from kubewright.base.clock import Clock
 from kubewright.base.errors import CertificateError, HostError, KubewrightError
 from kubewright.base.randomness import Random
 from kubewright.http import tls
-from kubewright.http.tls import Clients, Limits
+from kubewright.http.tls import Clients, Limits, Peer
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.kubeconfigs import ReadFile
 from kubewright.kube.resources import CONFIG_MAP
@@ -60,10 +62,22 @@ class ServingIdentity:
         self._clients = Clients.NONE if client_ca is None else Clients.OPTIONAL
         self._limits = limits
         self._made: tuple[Pair, bytes | None, ssl.SSLContext] | None = None
+        self._bundles: WeakKeyDictionary[ssl.SSLContext, bytes | None] = WeakKeyDictionary()
 
     def context(self) -> ssl.SSLContext:
         """Return the TLS context to listen with."""
         return tls.selecting_context(self._choose, clients=self._clients, limits=self._limits)
+
+    def trusts(self, peer: Peer) -> bool:
+        """Whether the CA of a client certificate is still accepted: connections may outlast it.
+
+        A bundle that has changed since the handshake must contain the CA that signed the certificate. The peer's
+        intermediates are not known any more; it has to connect again.
+        """
+        bundle = self._client_ca() if self._client_ca is not None else None
+        if peer.context is not None and self._bundles.get(peer.context, b"") == bundle:
+            return True
+        return bool(bundle) and _signed_by(peer.der, bundle or b"")
 
     def _choose(self) -> ssl.SSLContext | None:
         pair, client_ca = self._shown(), self._client_ca() if self._client_ca is not None else None
@@ -73,7 +87,18 @@ class ServingIdentity:
         if self._made is None or self._made[0] is not pair or self._made[1] != client_ca:
             context = tls.server_context(pair.certificate_pem(), pair.key.pem(), client_ca_pem=client_ca, clients=self._clients)
             self._made = (pair, client_ca, context)
+            self._bundles[context] = client_ca
         return self._made[2]
+
+
+@functools.lru_cache(maxsize=256)
+def _signed_by(der: bytes, bundle: bytes) -> bool:
+    """Whether a certificate was signed by one of a bundle."""
+    try:
+        leaf = certificates.read(der, source="the client certificate")
+        return certificates.chains_to(leaf, roots=certificates.parse(bundle, source="the CAs of clients"))
+    except CertificateError:
+        return False
 
 
 class SignedCertificate:

@@ -54,11 +54,11 @@ async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metri
     from kubewright.kube.daemons.serving_identity import ClusterAuthorities, ServingIdentity
 
     authentication, authorization = (named[name].api if name in named else own for name in reviewers)
-    authorizer = DelegatedAuthorizer(authentication=authentication, authorization=authorization)
     known = ClusterAuthorities(authentication) if authentication is not None else None
-    context = ServingIdentity(_shown(parsed, files), client_ca=known).context()
+    identity = ServingIdentity(_shown(parsed, files), client_ca=known)
+    authorizer = DelegatedAuthorizer(authentication=authentication, authorization=authorization, trusts=identity.trusts)
     server = await health.serve_health(
-        host=parsed.text("bind-address"), port=port, context=context, ready=ready, metrics=metrics, authorizer=authorizer
+        host=parsed.text("bind-address"), port=port, context=identity.context(), ready=ready, metrics=metrics, authorizer=authorizer
     )
     work: dict[str, Callable[[], Awaitable[None]]] = {f"credentials for {name}": one.keep for name, one in named.items()}
     if known is not None:
