@@ -71,7 +71,8 @@ def _numbers(clock: Clock) -> Sequence[tuple[str, str, Callable[[NodeView], floa
     """Return name, text and value of each metric without labels."""
 
     def left(moment: datetime | None) -> float:
-        return math.inf if moment is None else max(0.0, (moment - clock.now()).total_seconds())
+        seconds = -1.0 if moment is None else (moment - clock.now()).total_seconds()
+        return math.inf if seconds < 0 else math.trunc(seconds)
 
     def since(moment: datetime | None) -> float:
         return math.inf if moment is None else (clock.now() - moment).total_seconds()
@@ -79,7 +80,7 @@ def _numbers(clock: Clock) -> Sequence[tuple[str, str, Callable[[NodeView], floa
     return (
         (
             "kubelet_certificate_manager_client_ttl_seconds",
-            "Seconds until the client certificate expires; +Inf without one.",
+            "Seconds until the client certificate expires; +Inf without a valid one.",
             lambda node: left(node.certificate.expires),
         ),
         (
@@ -89,7 +90,7 @@ def _numbers(clock: Clock) -> Sequence[tuple[str, str, Callable[[NodeView], floa
         ),
         (
             "kubelet_certificate_manager_server_ttl_seconds",
-            "Seconds until the serving certificate expires; +Inf without one that the cluster has signed.",
+            "Seconds until the serving certificate expires; +Inf without a valid one that the cluster has signed.",
             lambda node: left(_serving(node).expires),
         ),
         (

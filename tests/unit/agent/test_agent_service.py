@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+from datetime import timedelta
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -209,6 +210,16 @@ def test_metrics_have_the_names_of_the_kubelet():
         'kubewright_agent_certificate_waits{certificate="server",reason="denied"} 1.0',
     ):
         assert f"\n{line}\n" in text
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(1.9, "1.0"), (0.0, "0.0"), (-1.0, "+Inf")])
+def test_the_remaining_time_of_a_certificate_is_in_whole_seconds_and_that_of_an_expired_one_infinite(seconds, shown):
+    """In the kubelet, an expired certificate is none."""
+    registry, certificate = Registry(), CertificateView(expires=START + timedelta(seconds=seconds))
+    telemetry.follow(registry, lambda: replace(VIEW, certificate=certificate, serving=certificate), clock=LoopClock())
+    text = registry.read().body.decode()
+    for name in ("client", "server"):
+        assert f"\nkubelet_certificate_manager_{name}_ttl_seconds {shown}\n" in text
 
 
 def test_missing_taints_of_an_existing_node_are_reported():
