@@ -14,6 +14,7 @@ from typing import Final
 
 from kubewright.apis.machine import Detected
 from kubewright.base.errors import HostError
+from kubewright.base.patterns import Pattern
 from kubewright.base.records import dataclass, field
 from kubewright.host.readers import FileReader, Network
 from kubewright.host.states import Kind
@@ -51,6 +52,7 @@ _SYSTEM_UUIDS: Final = (
     "/etc/machine-id",
 )
 _OS_RELEASES: Final = ("/etc/os-release", "/usr/lib/os-release")
+_PRETTY_NAME: Final = Pattern(r"PRETTY_NAME=(.*)")
 _HUGE_PAGES: Final = PurePosixPath("/sys/kernel/mm/hugepages")
 
 
@@ -133,8 +135,8 @@ def machine(files: FileReader, *, architecture: str) -> MachineInfo:
         memory=memory.get("MemTotal", 0),
         swap=memory.get("SwapTotal", 0),
         huge_pages=_huge_pages(files),
-        machine_id=_first(files, _MACHINE_IDS),
-        system_uuid=_first(files, _SYSTEM_UUIDS),
+        machine_id=_first(files, _MACHINE_IDS) or "",
+        system_uuid=_first(files, _SYSTEM_UUIDS) or "",
         boot_id=_text(files, "/proc/sys/kernel/random/boot_id"),
         kernel=_text(files, "/proc/sys/kernel/osrelease") or "Unknown",
         os_image=os_image(_first(files, _OS_RELEASES)),
@@ -152,12 +154,15 @@ def count_cores(text: str) -> int:
     return count
 
 
-def os_image(release: str) -> str:
-    """Return PRETTY_NAME of an os-release file, `Linux` if it has none, `Unknown` if there is no file."""
-    if not release:
+def os_image(release: str | None) -> str:
+    """Return PRETTY_NAME of an os-release file, `Linux` if it has none, `Unknown` if there is no file.
+
+    Source: cadvisor v0.56, machine/operatingsystem_unix.go, which strips double quotes only.
+    """
+    if release is None:
         return "Unknown"
-    pretty = next((line for line in release.splitlines() if line.startswith("PRETTY_NAME=")), None)
-    return "Linux" if pretty is None else pretty.removeprefix("PRETTY_NAME=").strip().strip("\"'")
+    pretty = _PRETTY_NAME.search(release)
+    return "Linux" if pretty is None else pretty[1].strip('"')
 
 
 def _huge_pages(files: FileReader) -> dict[int, int]:
@@ -178,11 +183,17 @@ def _exists_as(files: FileReader, path: str, kind: Kind) -> bool:
     return False
 
 
-def _first(files: FileReader, paths: tuple[str, ...]) -> str:
-    return next((text for path in paths if (text := _text(files, path))), "")
+def _first(files: FileReader, paths: tuple[str, ...]) -> str | None:
+    """Return the content of the first file that can be read, even if it is empty (cadvisor: machine/info.go, utils/sysfs); None for none."""
+    return next((text for path in paths if (text := _read(files, path)) is not None), None)
 
 
 def _text(files: FileReader, path: str) -> str:
+    return _read(files, path) or ""
+
+
+def _read(files: FileReader, path: str) -> str | None:
     with suppress(HostError):  # readable by root only, for example the system's UUID
-        return (files.read(PurePosixPath(path)) or b"").decode("utf-8", errors="replace").strip("\0 \t\n")
-    return ""
+        content = files.read(PurePosixPath(path))
+        return None if content is None else content.decode("utf-8", errors="replace").strip("\0 \t\n")
+    return None

@@ -145,14 +145,23 @@ def test_every_ca_directory_is_found(directory):
 @pytest.mark.parametrize(
     ("release", "image"),
     [
-        ("", "Unknown"),
+        (None, "Unknown"),
+        ("", "Linux"),
         ("NAME=x\n", "Linux"),
-        ("PRETTY_NAME='A b'\n", "A b"),
+        ("PRETTY_NAME='A b'\n", "'A b'"),
+        ('  PRETTY_NAME="A b "\n', "A b "),
+        ('PRETTY_NAME=""\n', ""),
         ("NAME=x\nPRETTY_NAME=Plain\nPRETTY_NAME=Second\n", "Plain"),
     ],
 )
 def test_the_name_of_the_system_is_read(release, image):
     assert os_image(release) == image
+
+
+def test_the_first_file_that_can_be_read_counts_even_if_it_is_empty():
+    files = {"/etc/machine-id": b"", "/var/lib/dbus/machine-id": b"1", "/etc/os-release": b"", "/usr/lib/os-release": b"PRETTY_NAME=x\n"}
+    found = machine(Files(files), architecture="amd64")
+    assert (found.machine_id, found.system_uuid, found.os_image) == ("", "", "Linux")
 
 
 @given(cores=st.sets(st.integers(0, 300)))
