@@ -125,6 +125,8 @@ def _evidence(chance: random.Random) -> Evidence:
         reported={"2001:db8::7": "b"} if odd(0.05) else {},
         api_servers=frozenset({"10.1.0.100"} | ({"10.1.0.7"} if odd(0.02) else set())),
         networks=tuple(formats.subnets("10.1.0.0/24" if odd(0.02) else "10.96.0.0/12")),
+        pods=tuple(formats.subnets("10.1.0.0/24" if odd(0.04) else "10.244.0.0/16")),
+        listed=frozenset({"10.1.0.7"} if odd(0.2) else ()),
         key_holder="system:node:b for kubernetes.io/kubelet-serving" if odd() else "",
         newer="csr-2" if odd() else "",
         recent=13 if odd() else 1,
@@ -216,10 +218,12 @@ def _require_own(sans: set[str], evidence: Evidence, found: node_approval.NodeAp
     assert renewed or sans <= set(evidence.owned)
     if not renewed and any(one.problem for one in evidence.fetched.answers):
         assert not [san for san in sans if evidence.owned[san] == "nodes"]
-    assert not sans & ({*evidence.foreign} | evidence.api_servers)
+    assert not sans & ({*evidence.foreign} | (evidence.api_servers - evidence.listed))
     assert not sans & {san for san in evidence.reported if evidence.owned.get(san) in {None, "nodes"}}
     for address in (ipaddress.ip_address(san) for san in sans if san[0].isdigit() or ":" in san):
         assert not any(address in network for network in evidence.networks if network.version == address.version)
+        certain = str(address) in evidence.listed or evidence.owned.get(str(address)) not in {None, "file", "nodes"}
+        assert certain or not any(address in network for network in evidence.pods if network.version == address.version)
     members = [one.membership for one in evidence.fetched.answers if one.source == "joinRecords"]
     assert members == [Membership.MEMBER]
     assert set(evidence.fetched.present.values()) <= {"system:node:a"}

@@ -98,9 +98,10 @@ async def test_addresses_of_services_pods_and_api_servers_belong_to_no_node():
     for reserved in (endpoints, services, node("b", "10.7.0.1", podCIDRs=["10.1.0.0/24"])):
         async with running(node("worker-1"), reserved, asked).running() as cluster:
             assert conditions(cluster) == [("Denied", "ReservedName")]
-    # the policy lists this address for the node a: it is a control plane
-    async with running(node(), endpoints, serving_csr()).running() as cluster:
-        assert conditions(cluster) == [("Approved", "NodeJoinPolicy")]
+    # the policy lists this address for the node a: it is a control plane, and others cannot take it by their pod ranges
+    for others in (endpoints, node("b", "10.7.0.1", podCIDRs=["0.0.0.0/0"])):
+        async with running(node(), others, serving_csr()).running() as cluster:
+            assert conditions(cluster) == [("Approved", "NodeJoinPolicy")]
 
 
 async def test_a_changed_policy_decides_about_waiting_requests_and_a_wrong_one_changes_nothing():

@@ -44,6 +44,7 @@ def resolving(found: dict[str, frozenset[str] | None]) -> Evidence:
     return evidence(fetched=Fetched(resolved=found))
 
 
+PODS = tuple(formats.subnets("10.1.0.0/16"))
 SILENT = Answer(source="webhook", problem="no answer within 5s")
 DENIED = [
     ("S1", "Malformed", serving(b"junk"), evidence()),
@@ -96,6 +97,8 @@ DENIED = [
     ("S12", "ReservedName", names(("ip", b"\0\0\0\0")), owning("0.0.0.0")),
     ("S12", "ReservedName", names(DNS, IP), evidence(api_servers=frozenset({"10.1.0.7"}))),
     ("S12", "ReservedName", names(DNS, IP), evidence(networks=tuple(formats.subnets("10.1.0.0/16")))),
+    ("S12a", "ReservedName", names(DNS, IP), evidence(pods=PODS)),
+    ("S12a", "ReservedName", names(DNS, IP), evidence(pods=PODS, owned=dict.fromkeys(SANS, "nodes"))),
     ("S13", "ForeignName", names(DNS, IP), evidence(foreign={"10.1.0.7": "b"})),
     ("S14a", "OutsidePolicy", names(DNS, V6), owning("a", "2001:db8::7")),
     ("S11", "Revoked", names(DNS, IP), fetching(Answer(source="joinRecords", membership=Membership.LEFT))),
@@ -132,6 +135,8 @@ PASSING = [
     (serving(), fetching(SILENT)),
     (serving(), evidence(reported={"10.1.0.7": "b"})),
     (serving(), fetching(Answer(source="machines", gives=frozenset(SANS)), owned={}, reported={"10.1.0.7": "b"})),
+    (serving(), evidence(pods=PODS, listed=frozenset({"10.1.0.7"}))),
+    (serving(), fetching(Answer(source="machines", gives=frozenset(SANS)), owned={}, pods=PODS)),
     (serving(), resolving({"a": frozenset({"10.1.0.7", "10.1.0.99"})})),
     (serving(), evidence(fetched=Fetched(present={"10.1.0.7": USER}))),
     (serving(), evidence(recent=12)),

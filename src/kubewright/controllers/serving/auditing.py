@@ -19,7 +19,7 @@ from kubewright.pki.encoding.distinguished_names import Attribute
 from kubewright.pki.requests.csr import NODES
 from kubewright.pki.requests.request_details import COMMON_NAME, ORGANIZATION, RequestDetails, RequestNames
 
-AUDITED: Final = frozenset({"S4", "S7", "S8", "S11", "S12", "S13", "S14a", "S14b", "S14"})
+AUDITED: Final = frozenset({"S4", "S7", "S8", "S11", "S12", "S12a", "S13", "S14a", "S14b", "S14"})
 """The checks of names and of the node."""
 USER: Final = "system:node:"
 

@@ -16,7 +16,8 @@ from kubewright.base.messages import quoted, short
 from kubewright.base.records import dataclass
 from kubewright.controllers import requests
 from kubewright.controllers.requests import SigningRequest
-from kubewright.controllers.serving.evidence import JOIN_RECORDS, Membership, Subject
+from kubewright.controllers.serving.evidence import FILE, JOIN_RECORDS, Membership, Subject
+from kubewright.controllers.serving.evidence import NODES as NODES_REPORT
 from kubewright.pki import node_names
 from kubewright.pki.node_names import NamePolicy
 from kubewright.pki.requests import request_keys
@@ -166,6 +167,19 @@ def _is_own_loopback(address: str) -> bool:
     return found is not None and found.is_loopback and address not in node_names.LOOPBACKS
 
 
+def _pod_address(subject: Subject) -> str:
+    """A Node may choose its pod range itself, so it must not take addresses that others certainly have.
+
+    The policy has to list such an address by itself, or another independent source has to give it to the node.
+    """
+    evidence = subject.evidence
+    for address in subject.details.names.addresses:
+        given = address in evidence.listed or evidence.owned.get(address, FILE) not in {FILE, NODES_REPORT}
+        if not given and node_approval.contains(evidence.pods, address):
+            return f"{shown(address)} is in the pod range of a Node, and no source gives it to {subject.node} by itself"
+    return ""
+
+
 def _foreign(subject: Subject) -> str:
     return _first_broken(subject, "ForeignName", NamePolicy(foreign=subject.evidence.others))
 
@@ -311,7 +325,10 @@ CHECKS: Final = (
         failed=_membership(Membership.OTHER_CREDENTIAL),
         fetched=True,
     ),
-    ServingCheck(id="S12", reason="ReservedName", verdict=DENY, summary="no name of the control plane, Services or pods", failed=_reserved),
+    ServingCheck(id="S12", reason="ReservedName", verdict=DENY, summary="no name of the control plane or of Services", failed=_reserved),
+    ServingCheck(
+        id="S12a", reason="ReservedName", verdict=DENY, summary="no address of pods, as far as Nodes say", failed=_pod_address, fetched=True
+    ),
     ServingCheck(id="S13", reason="ForeignName", verdict=DENY, summary="no name of another node", failed=_foreign, fetched=True),
     ServingCheck(id="S14a", reason="OutsidePolicy", verdict=DENY, summary="within nodeCIDRs and dnsSuffixes", failed=_outside),
     ServingCheck(id="S14b", reason="SourceUnavailable", verdict=WAIT, summary="every source answered", failed=_unavailable, fetched=True),

@@ -76,7 +76,8 @@ class Evidence:
     - `listed` are those addresses of the request that the policy gives to the node one by one, not as part of a network.
     - `foreign` maps names and addresses of the request to the other node that certainly has them, `reported` to one that
       only reports them.
-    - `api_servers` are the addresses of API servers, `networks` those of Services and pods.
+    - `api_servers` are the addresses of API servers, `networks` those of Services, and `pods` the ranges of pods that
+      Nodes have, which they may have chosen themselves.
     - `key_holder` is another user, or another purpose, for which this key was used before; '' for none.
     - `newer` is a newer open request of the same requester; '' for none. `recent` counts its requests of the last hour.
     - `certified` are the names in the newest certificate that was issued to the node on our approval and is valid.
@@ -90,6 +91,7 @@ class Evidence:
     reported: Mapping[str, str] = field(default_factory=dict)
     api_servers: frozenset[str] = frozenset()
     networks: tuple[Network, ...] = ()
+    pods: tuple[Network, ...] = ()
     key_holder: str = ""
     newer: str = ""
     recent: int = 0

@@ -25,6 +25,8 @@ from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST, ENDPOINTS, NO
 _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 _FINGERPRINT: Final = "X509SHA256="
 """The prefix with which the API server records a requester's client certificate (apiserver v1.36, pkg/authentication/request/x509/x509.go)."""
+_OF_SERVICES, _OF_PODS = "cidrs", "podCIDRs"
+"""The fields of a ServiceCIDR and of a Node with their networks."""
 API_SERVERS: Final = ("default", "kubernetes")
 """Namespace and name of the Endpoints that API servers write themselves."""
 
@@ -41,7 +43,7 @@ class Gatherer:
             NODE: self._node_changed,
             CERTIFICATE_SIGNING_REQUEST: self.history.changed,
             ENDPOINTS: self._known.api_servers_changed,
-            SERVICE_CIDR: lambda event: self._networks_changed(event, "cidrs"),
+            SERVICE_CIDR: lambda event: self._networks_changed(event, _OF_SERVICES),
         }
         """The kinds whose changes it needs to see, and what takes them."""
 
@@ -65,7 +67,8 @@ class Gatherer:
             foreign={san: owner for san, owner in certain.items() if owner or san not in listed},
             reported=self._known.reported(sans, node),
             api_servers=self._known.api_servers,
-            networks=tuple(network for networks in self._networks.values() for network in networks),
+            networks=self._all_networks(_OF_SERVICES),
+            pods=self._all_networks(_OF_PODS),
             key_holder=self.history.key_holder(csr),
             newer=self.history.newer(csr),
             recent=self.history.recent(csr, now=now),
@@ -81,12 +84,15 @@ class Gatherer:
     def _node_changed(self, event: WatchEvent) -> None:
         name, _ = identity_of(event.object)
         self._known.changed(event)
-        self._networks_changed(event, "podCIDRs")
+        self._networks_changed(event, _OF_PODS)
         self._nodes.pop(name, None)
         if event.type is not EventType.DELETED:
             claims = known_nodes.claims_of(event.object)
             deleting = bool(core.metadata(event.object).get("deletionTimestamp"))
             self._nodes[name] = KnownNode(name=name, reported=claims.certain | claims.reported, deleting=deleting)
+
+    def _all_networks(self, field: str) -> tuple[Network, ...]:
+        return tuple(network for (kind, _), networks in self._networks.items() if kind == field for network in networks)
 
     def _networks_changed(self, event: WatchEvent, field: str) -> None:
         key = (field, identity_of(event.object)[0])
