@@ -21,6 +21,7 @@ from machine_kit import eventually
 from whole_kit import Cluster, disk_place, docker_archive, web
 
 import other_user
+from kubewright.local.whole import resolvers
 from kubewright.local.whole.services.places import runtime
 from kubewright.machines import host, oci
 from kubewright.machines.base import place
@@ -35,6 +36,9 @@ OWNER, STRANGER = other_user.NOBODY, 64321
 HOST_ADDRESS, OUTSIDE = "203.0.113.1", "203.0.113.2"
 HOST_ADDRESS_6, OUTSIDE_6 = "2001:db8::1", "2001:db8::2"
 VPN: Final = "172.16.0.0/12"
+SMALL: Final = 1300
+"""The largest packets of the link to the outside."""
+SAYS: Final = "from outside\n" * 1000
 IMAGE: Final = "docker.io/library/web:docker"
 WORKLOAD: Final = f"""\
 apiVersion: v1
@@ -58,6 +62,8 @@ kind: ClusterConfiguration
 networking: {serviceSubnet: "10.96.0.0/16,fd00:10:96::/112"}
 """
 STRICT: Final = "table inet strict { chain forward { type filter hook forward priority 0; policy drop; }; }\n"
+PRIVATE: Final = ("sh", "-c", 'umask 077; exec "$@"', "sh")
+"""Starts a command of a user whose files nobody else may read."""
 CONNECT: Final = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
 
 
@@ -82,6 +88,9 @@ class VirtualHost:
                 "link set lo up",
             )
             run("ip", "-n", name, "-batch", "-", text="\n".join(commands) + "\n")
+        # large packets from outside get lost in the link, and nobody is told
+        run("ip", "-n", self.name, "link", "set", "up0", "mtu", str(SMALL))
+        run("ip", "netns", "exec", self._outside, "chroot", str(place()), "ethtool", "-K", "out0", "tso", "off", "gso", "off")
         for target, gateway in (("default", OUTSIDE), (VPN, OUTSIDE), ("default", OUTSIDE_6)):
             run("ip", "-n", self.name, "-6" if ":" in gateway else "-4", "route", "add", target, "via", gateway)
         self.nft("-f", "-", text=STRICT)
@@ -128,7 +137,7 @@ def cluster(virtual: VirtualHost, readable: Path) -> Iterator[Cluster]:
     """A cluster on that host, which does not exist yet. Its directory is that of an ordinary user."""
     with disk_place() as state:
         directory = readable / "clusters"
-        found = Cluster(f"h{os.getpid()}", state, directory=directory, before=virtual.enter)
+        found = Cluster(f"h{os.getpid()}", state, directory=directory, before=(*virtual.enter, *PRIVATE))
         found.paths.root.mkdir(mode=0o700, parents=True)
         for path in (directory, found.paths.root):
             os.chown(path, OWNER, OWNER)
@@ -157,7 +166,7 @@ def test_a_cluster_of_a_user_on_a_host_with_a_vpn_and_a_firewall(
     cluster.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout", "10m")
 
     (readable / "www").mkdir()
-    (readable / "www" / "said").write_text("from outside\n")
+    (readable / "www" / "said").write_text(SAYS)
     server = subprocess.Popen(
         virtual.outside(sys.executable, "-m", "http.server", "--bind", "::", "--directory", str(readable / "www"), "8000")
     )
@@ -177,6 +186,9 @@ def test_a_cluster_of_a_user_on_a_host_with_a_vpn_and_a_firewall(
     eventually(lambda: output(*virtual.outside(*fetch, f"http://{HOST_ADDRESS}:8081")) == "real\n", "the port that others may reach")
     assert output(*virtual.outside(*fetch, f"http://{HOST_ADDRESS}:8080")) == ""
 
+    # the umask of the caller does not apply to machines
+    as_nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    assert cluster.inside("control-plane", *as_nobody, "cat", "/etc/resolv.conf").stdout == resolvers.of_host().text(ipv6=True)
     real_pods.check_documents(cluster, [])
     real_pods.check_pods(cluster)
     check_hostile_archive(cluster, readable)
@@ -193,9 +205,7 @@ def reaches_outside(cluster: Cluster) -> None:
     fetch = 'exec nsenter -t "$(pidof -s httpd)" -n curl -gsm 5 --noproxy "*" "$0"'
     for address in (OUTSIDE, f"[{OUTSIDE_6}]"):
         words = ("sh", "-c", fetch, f"http://{address}:8000/said")
-        eventually(
-            lambda words=words: cluster.inside("control-plane", *words, check=False).stdout == "from outside\n", f"the server at {address}"
-        )
+        eventually(lambda words=words: cluster.inside("control-plane", *words, check=False).stdout == SAYS, f"the server at {address}")
 
 
 def check_hostile_archive(cluster: Cluster, directory: Path) -> None:

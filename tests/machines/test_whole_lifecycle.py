@@ -98,6 +98,7 @@ def test_machines_are_added_killed_started_and_removed(cluster: Cluster, parts: 
         eventually(lambda: served(addresses[1]), "the Service after the machine continues")
 
         # the pods of a machine that lost power move, and are served by both machines when it is back
+        cluster.inside("worker-1", "sh", "-c", "echo nameserver 192.0.2.1 > /etc/resolv.conf")  # those of another network
         cluster.machine("kill", "worker-1")
         assert cluster.states() == {"control-plane": "Running", "worker-1": "Stopped"}
         stopped = Cgroups(f"{cluster.group}_{cluster.name}-worker-1")
@@ -105,6 +106,7 @@ def test_machines_are_added_killed_started_and_removed(cluster: Cluster, parts: 
         eventually(lambda: node_of_pod(cluster) == "control-plane", "the pod to move")
     check_report(cluster, tmp_path / "report")
     assert machine_changes(cluster.up()) == ["worker-1"]
+    assert len({cluster.inside(machine, "cat", "/etc/resolv.conf").stdout for machine in ("worker-1", "control-plane")}) == 1
     for address in addresses:
         eventually(lambda address=address: served(address), f"the Service at {address} after the machine has come back")
 

@@ -14,7 +14,7 @@ from kubewright.base.records import dataclass
 _REMEDY: Final = "write DIR:DIR or DIR:DIR:ro, for example $PWD/data:/data:ro"
 _MACHINES_OWN: Final = tuple(map(PurePosixPath, ("/bin", "/dev", "/etc", "/lib", "/proc", "/run", "/sbin", "/sys", "/usr", "/var/lib")))
 """Directories that machines need; directories below them can be mounts, except those of the kernel's file systems."""
-_KERNELS: Final = tuple(map(PurePosixPath, ("/dev", "/proc", "/run", "/sys", "/tmp")))  # noqa: S108 - a machine's own, a tmpfs
+_KERNELS: Final = tuple(map(PurePosixPath, ("/dev", "/proc", "/run", "/sys", "/tmp", "/var/run")))  # noqa: S108 - a machine's own, a tmpfs
 
 
 @dataclass(frozen=True, kw_only=True)

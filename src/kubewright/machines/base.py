@@ -43,17 +43,21 @@ def ensure_base(reporter: Reporter) -> Path:
 def mirror(apt: Path = Path("/etc/apt")) -> str:
     """Return the address from which the host's own apt gets this release of Debian, '' if there is none. It is never written down."""
     for path in sorted((apt / "sources.list.d").glob("*.sources")):
-        fields = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+        fields = [line.split() for line in _text(path).splitlines()]
         uris = [words[1] for words in fields if words and words[0] == "URIs:"]
         if uris and any(SUITE in words for words in fields if words and words[0] == "Suites:"):
             return uris[0]
     for path in (apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.list"))):
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        lines = _text(path).splitlines() if path.exists() else []
         for line in (line for line in lines if line.startswith("deb ")):
             words = [word for word in line.split()[1:] if not word.startswith("[")]
             if words[1:2] == [SUITE] and "main" in words:
                 return words[0]
     return ""
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")  # comments have any encoding
 
 
 def _clean(tree: Path) -> None:

@@ -44,13 +44,13 @@ controllers next to version 1. The attributes of a scope's own directory belong 
 _INNER: Final = ("payload/init.scope", "payload")
 """Where commands enter a machine, below its directory: the cgroup that its systemd has made for itself, because with version 2 those that
 give controllers to others have no processes; or the one that systemd-nspawn made for the machine, if it has made one."""
-_JOIN = 'while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs"; shift; done; shift; exec "$@"'
+_JOIN = 'umask 022; while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs"; shift; done; shift; exec "$@"'
 
 
-def hierarchies() -> list[Path]:
-    """Return the mount points of all cgroup hierarchies."""
-    rows = [line.split() for line in Path("/proc/mounts").read_text(encoding="ascii").splitlines()]
-    return [Path(row[1]) for row in rows if row[2] in {"cgroup", "cgroup2"}]
+def hierarchies(table: Path = Path("/proc/mounts")) -> list[Path]:
+    """Return the mount points of all cgroup hierarchies. Those of other file systems may be names in any encoding."""
+    rows = [line.split(b" ") for line in table.read_bytes().split(b"\n") if line]
+    return [Path(os.fsdecode(row[1])) for row in rows if row[2] in {b"cgroup", b"cgroup2"}]
 
 
 class Cgroups:
@@ -78,6 +78,7 @@ class Cgroups:
         """Return the arguments that start a program in these cgroups, so that it and its children are in them from the beginning.
 
         A small shell enters them first: between fork and exec, Python must not run any code while there are threads.
+        It also sets the usual umask, because files in machines are read by other users than root.
         """
         words = _joining(self.own, argv)
         return self.scope.started_in(words) if self.scope else words

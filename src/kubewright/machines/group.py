@@ -23,7 +23,7 @@ from kubewright.machines.kit import cni
 from kubewright.machines.machine import Bind, Machine, clear_host
 from kubewright.machines.network import POD_SUBNET, Network
 from kubewright.machines.parts import Parts
-from kubewright.machines.places import RUN, MachinePlaces, locked
+from kubewright.machines.places import RUN, MachinePlaces, locked, usual_modes
 from kubewright.machines.running import run
 from kubewright.machines.store import copy_store
 
@@ -34,12 +34,13 @@ _MADE: Final = "made"
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """The names that machines resolve besides their own: further names with the members that each denotes, and name servers."""
+    """The names that machines resolve besides their own: further names with the members that each denotes, and by name servers."""
 
     aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
     gateway: Sequence[str] = ()
     """Names of the host."""
-    resolvers: Sequence[str] = ()
+    resolv_conf: str = ""
+    """The file of this name, which machines get whenever they start, because the host may have other name servers then; '' if there are none."""
 
 
 class Group:
@@ -78,9 +79,10 @@ class Group:
         started = self.start(only)
         self.ready(started)
         for machine in (one for name, one in self.machines.items() if name not in started and one.runs):
-            self._write_hosts(machine)
+            self._write_names(machine)
         return started
 
+    @usual_modes()
     def start(self, only: Collection[str] | None = None) -> list[str]:
         """Start or resume all machines that do not run, or only these; returns their names. `ready` waits for them.
 
@@ -114,10 +116,12 @@ class Group:
         """Wait for machines that were started, also by a process that was killed, and let them know the names of all machines."""
         for machine in (self.machines[name] for name in names):
             machine.ready()
-            self._write_hosts(machine)
+            self._write_names(machine)
 
-    def _write_hosts(self, machine: Machine) -> None:
-        machine.run("sh", "-c", "cat > /etc/hosts", data=self._hosts())
+    def _write_names(self, machine: Machine) -> None:
+        for path, text in {"/etc/hosts": self._hosts(), "/etc/resolv.conf": self._names.resolv_conf}.items():
+            if text:
+                machine.run("sh", "-c", f"cat > {path}", data=text)
 
     def is_running(self, name: str) -> bool:
         """Return whether a machine runs, and is not paused."""
@@ -153,8 +157,7 @@ class Group:
             (etc / "cni" / "net.d" / "10-pods.conflist").write_text(cni(pods=shares), encoding="ascii")
         (etc / "hosts").write_text(self._hosts(), encoding="ascii")
         # the kubelet needs the file, and CoreDNS needs a server in it, even if nothing answers there
-        servers = self._names.resolvers or (self.network.gateway,)
-        (etc / "resolv.conf").write_text("".join(f"nameserver {server}\n" for server in servers), encoding="ascii")
+        (etc / "resolv.conf").write_text(self._names.resolv_conf or f"nameserver {self.network.gateway}\n", encoding="utf-8")
         (etc / "hostname").write_text(f"{machine.name}\n", encoding="ascii")
         (etc / "machine-id").write_text(f"{SystemRandom().token_bytes(16).hex()}\n", encoding="ascii")
         copy_store(self._parts.store, places.containerd)
@@ -179,12 +182,18 @@ def network_of(group: str, directory: Path) -> Network:
 
 
 def claim_network(
-    group: str, directory: Path, *, pods: Sequence[str] = (POD_SUBNET,), services: Sequence[str] = (), ipv6_first: bool = False
+    group: str,
+    directory: Path,
+    *,
+    pods: Sequence[str] = (POD_SUBNET,),
+    services: Sequence[str] = (),
+    ipv6_first: bool = False,
+    reserved: Sequence[str] = (),
 ) -> Network:
     """Return the network of a group, creating or completing the bridge if necessary; a new one gets ranges that no other has.
 
-    It has IPv6 if its pods have; `ipv6_first` says which family the machines' first addresses then have. One group does
-    so at a time. Raises HostError if a range of an existing network is in use by now.
+    It has IPv6 if its pods have; `ipv6_first` says which family the machines' first addresses then have. `reserved` are
+    addresses that the host reaches by its default route. One group does so at a time. Raises HostError if a range of an existing network is in use by now.
     """
     record = directory / _RANGE
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -195,7 +204,7 @@ def claim_network(
         taken = networks.routed()
         if not found.ranges:
             others = {text for path in directory.parent.glob(f"*/{_RANGE}") for text in _ranges(path)}
-            used = taken | others | {*pods, *services}
+            used = taken | others | {*pods, *services, *reserved}
             ranges = [networks.free_range(used)]
             if any(map(networks.is_ipv6, pods)):
                 ranges.insert(0 if ipv6_first else 1, networks.free_local_range(found.bridge, used))

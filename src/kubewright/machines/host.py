@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from kubewright.host.filesystem import mounts
@@ -26,6 +26,7 @@ UNPACKING: Mapping[str, str] = {"zstd": "zstd"}
 _MODULES = ("overlay", "br_netfilter", "nf_conntrack")
 _LIMITS: Mapping[str, int] = {"fs/inotify/max_user_instances": 8192, "fs/inotify/max_user_watches": 524288}
 """Limits of the host that systemd, containerd and the kubelets of all machines share. Before Linux 5.11, there were 8192 watches."""
+_BRIDGES = "net/bridge"
 _FORWARDING = "net/ipv6/conf/all/forwarding"
 _ADVERTISEMENTS = "net/ipv6/conf/{}/accept_ra"
 _LINKS = "net/ipv4/conf/*/forwarding"
@@ -54,12 +55,23 @@ def prepare(machines: Sequence[cgroups.Cgroups], *, forwarding: bool, ipv6: bool
         remember(_SAVED, uplinks=uplinks)
         for machine in machines:
             machine.make()
-    if shutil.which("modprobe"):
-        quietly(*(["modprobe", "-q", name] for name in _MODULES))  # a module that is built in or missing is no error here
+    load_modules()
     raise_limits()
     if forwarding:
         (Path("/proc/sys") / "net/ipv4/ip_forward").write_text("1", encoding="ascii")
     forward_ipv6(uplinks)
+
+
+def load_modules(*, proc: Path = Path("/proc/sys"), load: Callable[..., None] = quietly) -> None:
+    """Load modules of the kernel; one that is built in or missing is no error, as is a host without modules. Bridges of the host stay as they were.
+
+    With br_netfilter, firewalls would see the packets of all bridges, for example those of virtual machines (Linux:
+    networking/ip-sysctl, bridge-nf-call-iptables). Network namespaces have settings of their own.
+    """
+    known = (proc / _BRIDGES).exists()
+    load(*(["modprobe", "-q", name] for name in _MODULES))
+    for setting in () if known else (proc / _BRIDGES).glob("bridge-nf-call-*"):
+        setting.write_text("0", encoding="ascii")
 
 
 def raise_limits(*, proc: Path = Path("/proc/sys")) -> None:

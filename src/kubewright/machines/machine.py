@@ -248,7 +248,7 @@ class Machine:
                 "-q",
                 "-D",
                 str(self.places.root),
-                f"--machine={_container(self._group, self.name)}",
+                f"--machine={container_name(self._group, self.name)}",
                 f"--hostname={self.name}",
             ),
             *("--register=no", "--keep-unit", f"--network-namespace-path=/run/netns/{self._namespace}", "--capability=all"),
@@ -272,7 +272,7 @@ def clear_host(group: str, places: MachinePlaces) -> None:
         found = places.root.stat()
         (_NSPAWN_RUN / "locks" / f"inode-{found.st_dev}:{found.st_ino}").unlink(missing_ok=True)
         quietly(["umount", "-R", "-l", str(places.root)])
-    for kept in _NSPAWN_RUN.glob(f"*/{_container(group, places.root_directory.name)}"):
+    for kept in _NSPAWN_RUN.glob(f"*/{container_name(group, places.root_directory.name)}"):
         quietly(["rm", "-rf", "--one-file-system", str(kept)])
 
 
@@ -282,9 +282,12 @@ def _bind(source: Path, target: str, *, read_only: bool) -> str:
     return f"--bind{'-ro' if read_only else ''}={':'.join(paths)}"
 
 
-def _container(group: str, machine: str) -> str:
-    """Return the name of a machine's container, which is as short as a host name (hostname(7): 64 characters)."""
-    return f"{group}-{machine}"[:64].rstrip("-")
+def container_name(group: str, machine: str) -> str:
+    """Return the name of a machine's container, which is as short as a host name (hostname(7): 64 characters).
+
+    The end of the machine's name stays: it distinguishes the machines of a group.
+    """
+    return f"{group}-{machine[-(63 - len(group)) :].lstrip('-')}"
 
 
 def _is_leader(pid: int) -> bool:

@@ -275,7 +275,11 @@ def end_translation(bridge: str) -> None:
 
 
 def _masquerade(table: str, wide: str) -> str:
-    """Return a table that gives packets from a range to anywhere outside of it the address of the link by which they leave."""
+    """Return a table that gives packets from a range to anywhere outside of it the address of the link by which they leave.
+
+    Connections use the packet size of that link, which may be smaller than that of the bridge (a VPN): machines learn it
+    only from messages that many networks drop (RFC 2923).
+    """
     family = "ip6" if is_ipv6(wide) else "ip"
     return f"""\
 table {family} {table}
@@ -284,6 +288,10 @@ table {family} {table} {{
   chain postrouting {{
     type nat hook postrouting priority srcnat;
     {family} saddr {wide} {family} daddr != {wide} masquerade
+  }}
+  chain forward {{
+    type filter hook forward priority mangle;
+    {family} saddr {wide} tcp flags syn tcp option maxseg size set rt mtu
   }}
 }}
 """

@@ -13,7 +13,7 @@ from kubewright.binaries import BinarySources
 from kubewright.machines.base import ensure_base
 from kubewright.machines.images import PROGRAMS, of_release
 from kubewright.machines.kit import OPTIONAL, PLACES, ensure_kit, programs
-from kubewright.machines.places import cache, locked
+from kubewright.machines.places import cache, locked, usual_modes
 from kubewright.machines.store import ensure_store
 from kubewright.machines.tree import providing
 
@@ -27,6 +27,7 @@ class Parts:
     store: Path
 
 
+@usual_modes()
 def ensure_parts(*, version: str = KUBERNETES, sources: BinarySources | None = None, reporter: Reporter | None = None) -> Parts:
     """Make what is made once; this takes some minutes the first time. One process makes it while others wait.
 

@@ -93,6 +93,19 @@ class MachinePlaces:
 
 
 @contextmanager
+def usual_modes() -> Iterator[None]:
+    """Let everyone read the files that are made in the block, whatever the umask of the user is: not all in a machine is root.
+
+    Applies to the whole process. Private files and directories have modes of their own.
+    """
+    before = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold a lock on a file that exists only while it is locked, waiting for it if necessary."""
     while True:

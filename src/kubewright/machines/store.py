@@ -39,11 +39,10 @@ def ensure_store(images: list[Image], *, key: str, reporter: Reporter) -> Path:
 
 
 def _fill(directory: Path, images: list[Image]) -> None:
-    with tempfile.TemporaryDirectory(prefix="kubewright-testbed-") as scratch, _containerd(directory, Path(scratch)) as socket:
-        for number, image in enumerate(images):
-            path = Path(scratch) / f"{number}.tar"
+    path, ctr = directory / "image.tar", str(programs(("ctr",))["ctr"])  # /tmp may be too small for an image
+    with tempfile.TemporaryDirectory(prefix="kubewright-testbed-") as state, _containerd(directory, Path(state)) as socket:
+        for image in images:
             archive(image, path)
-            ctr = str(programs(("ctr",))["ctr"])
             run(ctr, "--address", socket, "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs", str(path))
             path.unlink()
 

@@ -17,11 +17,11 @@ from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.whole import registries
 from kubewright.machines.network import Network
 
-NETWORK = Network(bridge="kwab12", ranges=("172.31.7.0/24",))
+NETWORK = Network(bridge="kwab12", ranges=("172.31.7.0/24",), services=("10.96.0.0/12",))
 CLUSTER = ClusterRecord(
     name="dev", id="0" * 32, machines=(LocalMachineRecord(name="dev-control-plane", address="172.31.7.11"),), kind=record.MACHINES
 )
-INSIDE = "localhost,127.0.0.0/8,.svc,.cluster.local,.kubewright.internal,10.244.0.0/16,172.31.7.0/24"
+INSIDE = "localhost,127.0.0.0/8,.svc,.cluster.local,.kubewright.internal,10.244.0.0/16,10.96.0.0/12,172.31.7.0/24"
 
 
 @pytest.mark.parametrize(

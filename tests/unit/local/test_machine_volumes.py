@@ -86,7 +86,8 @@ def test_a_mount_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["", "/a", ":/b", "/a:", "/a:b", "/a:/b:rx", "/a:/b:ro:x", "/a:/", "/a:/etc", "/a:/var", "/a:/proc/x", "/a:/x/../etc"]
+    "text",
+    ["", "/a", ":/b", "/a:", "/a:b", "/a:/b:rx", "/a:/b:ro:x", "/a:/", "/a:/etc", "/a:/var", "/a:/proc/x", "/a:/var/run/x", "/a:/x/../etc"],
 )
 def test_a_mount_that_machines_cannot_have_is_refused(text: str) -> None:
     with pytest.raises(UsageError):

@@ -36,6 +36,7 @@ from kubewright.local.whole import (
     owner,
     preflight,
     removal,
+    resolvers,
     status,
     subnets,
 )
@@ -346,16 +347,32 @@ def test_an_unknown_machine_is_refused_with_the_known_ones(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("texts", "found"),
     [
-        (["nameserver 192.0.2.1\nsearch example.com\nnameserver 192.0.2.2\n"], ("192.0.2.1", "192.0.2.2")),
-        (["nameserver 127.0.0.53\noptions edns0\n", "nameserver 192.0.2.9\n"], ("192.0.2.9",)),
-        (["nameserver 127.0.0.1\n", "nameserver ::1\n", "nameserver 192.0.2.9\n"], ("192.0.2.9",)),
-        (["nameserver fe80::1%eth0\nnameserver x;y\nnameserver 2001:DB8::53\n"], ("2001:db8::53",)),
-        (["# none\nnameserver\n"], ()),
-        ([], ()),
+        (
+            ["nameserver 192.0.2.1\nsearch  a.example b.example\n\n# end\nnameserver 192.0.2.2\n"],
+            "192.0.2.1 192.0.2.2 search a.example b.example",
+        ),
+        (
+            ["nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch .\n", "nameserver 192.0.2.9\noptions rotate\n"],
+            "192.0.2.9 options rotate",
+        ),
+        (["nameserver 192.0.2.9\nsearch . example.com\nsearch\n"], "192.0.2.9 search example.com"),
+        (["nameserver 127.0.0.1\n", "nameserver ::1\n", "nameserver 192.0.2.9\n"], "192.0.2.9"),
+        (["nameserver fe80::1%eth0\nnameserver fe80::1\nnameserver x;y\nnameserver 2001:DB8::53\n"], "2001:db8::53"),
+        (["nameserver 169.254.169.254\ndomain example.com\n"], "169.254.169.254 domain example.com"),
+        (["# none\nnameserver\nsearch example.com\n"], ""),
+        ([], ""),
     ],
 )
-def test_resolvers_are_those_that_machines_can_reach(texts: list[str], found: tuple[str, ...]) -> None:
-    assert members.resolvers({str(number): text for number, text in enumerate(texts)}) == found
+def test_machines_use_the_name_servers_of_the_host_that_they_can_reach(texts: list[str], found: str) -> None:
+    text = resolvers.parse({str(number): text for number, text in enumerate(texts)}).text(ipv6=True)
+    assert " ".join(text.replace("nameserver ", "").split()) == found
+    assert text == "" or text.startswith("nameserver ")
+
+
+def test_machines_without_ipv6_have_no_such_name_server() -> None:
+    found = resolvers.parse({"": "nameserver 2001:db8::53\nnameserver 192.0.2.9\n"})
+    assert found.text(ipv6=False) == "nameserver 192.0.2.9\n"
+    assert resolvers.parse({"": "nameserver 2001:db8::53\nsearch example.com\n"}).text(ipv6=False) == ""
 
 
 def test_only_sudo_names_another_owner() -> None:
@@ -363,6 +380,29 @@ def test_only_sudo_names_another_owner() -> None:
     assert owner.caller({"SUDO_UID": "0"}) is None
     assert owner.caller({"SUDO_UID": "1; id"}) is None
     assert owner.caller({"SUDO_UID": "4294967294"}) is None
+
+
+def test_a_user_finds_machines_that_were_made_with_sudo_whatever_the_environment_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = owner.Owner(uid=12345, gid=12345, home=tmp_path / "home")
+    own, default = tmp_path / "state" / "kubewright" / "clusters", user.clusters
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(os, "geteuid", lambda: user.uid)
+    monkeypatch.setattr(owner, "_user", lambda _: user)
+    processes = replace(CLUSTER, kind=record.PROCESSES)
+    for place, name, one in (
+        (own, "mine", processes),
+        (default, "theirs", processes),
+        (default, "dev", CLUSTER),
+        (default, "mine", CLUSTER),
+    ):
+        (place / name).mkdir(parents=True)
+        record.save(replace(one, name=name), place / name / "cluster.json")
+    assert [paths.root for paths in owner.visible()] == [own / "mine", default / "dev", default / "mine"]
+    assert [owner.paths_of(name).root for name in ("mine", "theirs", "dev")] == [own / "mine", own / "theirs", default / "dev"]
+    assert [paths.root for paths in owner.visible(str(own))] == [own / "mine"]
+    assert owner.paths_of("dev", state_dir=str(own)).root == own / "dev"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: only root can change the owner of a file")

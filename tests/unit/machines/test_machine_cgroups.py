@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from kubewright.base.errors import HostError, WaitTimeout
-from kubewright.machines import scopes
+from kubewright.machines import cgroups, scopes
 from kubewright.machines.cgroups import Cgroups
 from kubewright.machines.scopes import Scope
 
@@ -45,6 +46,23 @@ def test_processes_are_frozen_by_the_file_of_either_version(tmp_path: Path, name
     assert machine.frozen
     machine.thaw()
     assert (machine.frozen, file.read_text()) == (False, states[0])
+
+
+def test_hierarchies_are_found_next_to_mounts_with_names_in_any_encoding(tmp_path: Path) -> None:
+    table = tmp_path / "mounts"
+    others = [f"/dev/sdb1 /media/{name} vfat rw 0 0\n".encode() for name in ("B\u00fccher", "a\u00a0b", "a\u2028b", "a\x85b")]
+    table.write_bytes(b"".join([*others, b"/dev/sdc1 /media/\xfc vfat rw 0 0\ncgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n"]))
+    assert cgroups.hierarchies(table) == [Path("/sys/fs/cgroup")]
+
+
+def test_what_runs_in_a_machine_does_not_have_the_umask_of_its_caller(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.procs").touch()
+    before = os.umask(0o077)
+    try:
+        ended = subprocess.run(cgroups_at(tmp_path).inside(["sh", "-c", "umask"]), capture_output=True, text=True, check=True)
+    finally:
+        os.umask(before)
+    assert ended.stdout.strip() in {"022", "0022"}
 
 
 def test_a_host_that_cannot_freeze_processes_is_reported(tmp_path: Path) -> None:

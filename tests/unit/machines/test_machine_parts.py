@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import sys
 import threading
 from pathlib import Path
@@ -17,6 +18,7 @@ from kubewright.binaries import BinarySources
 from kubewright.binaries.files import cache_lock
 from kubewright.machines import base, host, parts, program
 from kubewright.machines.group import bridge_of
+from kubewright.machines.machine import container_name
 from kubewright.machines.network import MOST, POD_SUBNET, Network, free_local_range, free_range, listed, overlapping, range_of, routed
 from kubewright.machines.places import cache, locked, making
 
@@ -33,6 +35,13 @@ def test_a_machine_has_the_addresses_of_its_index() -> None:
     assert DUAL.shares(51) == ("fd00:244:0:33::/64", "10.244.51.0/24")
     assert len(DUAL.spare()) == 2 * len(NETWORK.spare())
     assert {range_of(address) for address in DUAL.addresses(51)} == set(DUAL.ranges)
+
+
+def test_containers_of_long_names_differ() -> None:
+    group, cluster = "kw-01234567", "c" * 40
+    names = {container_name(group, f"{cluster}-control-plane-{number}") for number in (2, 3, 11)}
+    assert (len(names), {name.startswith(f"{group}-") for name in names}, max(map(len, names))) == (3, {True}, 64)
+    assert container_name(group, "dev-worker-1") == "kw-01234567-dev-worker-1"
 
 
 def test_links_of_other_types_are_not_listed() -> None:
@@ -55,6 +64,7 @@ def test_names_of_links_fit_the_kernel_and_differ_by_group() -> None:
         (["172.16.0.0/12"], "192.168.0.0/24"),
         (["172.16.0.0/12", "192.168.0.0/16"], "10.200.0.0/24"),
         (["172.30.0.7/32"], "172.30.1.0/24"),
+        (["172.30.0.2", "2001:db8::53"], "172.30.1.0/24"),  # name servers
     ],
 )
 def test_a_range_overlaps_no_route_of_the_host(taken: list[str], found: str) -> None:
@@ -124,6 +134,38 @@ def test_limits_of_the_host_are_raised_and_never_lowered(tmp_path: Path) -> None
     host.raise_limits(proc=tmp_path)
     assert (instances.read_text(), watches.read_text()) == ("8192", "1048576\n")
     assert {str(path.relative_to(tmp_path)) for path in (instances, watches)} <= set(host.SYSCTLS)  # they are restored
+
+
+@pytest.mark.parametrize(("present", "left"), [(False, "0"), (True, "1")])
+def test_bridges_of_the_host_are_not_filtered_because_of_machines(tmp_path: Path, present: bool, left: str) -> None:
+    setting, vlan = (tmp_path / "net" / "bridge" / name for name in ("bridge-nf-call-iptables", "bridge-nf-pass-vlan-input-dev"))
+
+    def load(*_: object) -> None:
+        setting.parent.mkdir(parents=True, exist_ok=True)
+        for path in (setting, vlan):
+            path.write_text("1")
+
+    if present:
+        load()
+    host.load_modules(proc=tmp_path, load=load)
+    assert (setting.read_text(), vlan.read_text()) == (left, "1")
+
+
+def test_parts_can_be_read_by_all_users_of_a_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    seen, before = list[int](), os.umask(0o077)
+
+    def noted(**_: object) -> None:
+        seen.append(os.umask(0o022))
+        raise BinariesError("enough is known")
+
+    monkeypatch.setattr(parts.providing, "ensure_taken", noted)
+    try:
+        with pytest.raises(BinariesError):
+            parts.ensure_parts(sources=BinarySources(cache=tmp_path, allow_download=False))
+        assert (seen, os.umask(0o077)) == ([0o022], 0o077)
+    finally:
+        os.umask(before)
 
 
 def test_settings_that_change_with_another_one_are_restored_after_it() -> None:

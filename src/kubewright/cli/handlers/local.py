@@ -175,10 +175,7 @@ def status(parsed: Parsed) -> int:
 def list_clusters(parsed: Parsed) -> int:
     """List the clusters of this user."""
     directory = state_directory(parsed.text("state-dir"))
-    caller = machine_clusters.caller(os.environ)
-    rows = clusters.clusters(directory) + (
-        clusters.clusters(caller.clusters) if caller is not None and not parsed.text("state-dir") else []
-    )
+    rows = clusters.rows(machine_clusters.visible(parsed.text("state-dir")))
     shown = table(rows, columns=_LIST, paint=painter(sys.stdout)) if rows else f"no cluster exists in {directory}\n"
     write_output({"clusters": rows}, shown, form=parsed.text("output"))
     return 0

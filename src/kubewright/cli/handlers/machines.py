@@ -19,7 +19,7 @@ from kubewright.cli.printers.progress import progress
 from kubewright.local import published
 from kubewright.local.cluster import status as clusters
 from kubewright.local.cluster.up import up as bring_up
-from kubewright.local.paths import ClusterPaths, state_directory
+from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
 from kubewright.local.up_options import UpOptions
 from kubewright.local.whole import machines, members, owner, ports
@@ -157,12 +157,8 @@ def _cluster_of(parsed: Parsed, name: str) -> tuple[ClusterPaths, ClusterRecord]
     if "name" in parsed.given:
         paths = owner.paths_of(parsed.text("name"), state_dir=parsed.text("state-dir"))
         return paths, clusters.require(paths)
-    given = parsed.text("state-dir")
-    caller = owner.caller(os.environ)
-    places = [state_directory(given), *([caller.clusters] if caller is not None and not given else [])]
     unreadable = list[HostError]()
-    for path in (path for place in places for path in sorted(place.glob("*/cluster.json"))):
-        paths = ClusterPaths(path.parent)
+    for paths in owner.visible(parsed.text("state-dir")):
         try:
             cluster = clusters.require(paths)
         except HostError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,16 +84,16 @@ def kubeconfig(paths: ClusterPaths, cluster: ClusterRecord) -> Path:
     return paths.admin_kubeconfig(cluster.control_plane.name)
 
 
-def clusters(directory: Path) -> list[dict[str, object]]:
-    """Return one row for each cluster of a state directory; the state of an unreadable one is the reason."""
-    rows: list[dict[str, object]] = []
-    for path in sorted(directory.glob("*/cluster.json")):
+def rows(clusters: Iterable[ClusterPaths]) -> list[dict[str, object]]:
+    """Return one row for each cluster; the state of an unreadable one is the reason."""
+    listed: list[dict[str, object]] = []
+    for paths in clusters:
         try:
-            found = status(ClusterPaths(path.parent))
+            found = status(paths)
         except KubewrightError as error:
-            rows.append({"name": path.parent.name, "state": f"unreadable: {error}"})
+            listed.append({"name": paths.name, "state": f"unreadable: {error}"})
             continue
-        rows.append(
+        listed.append(
             {
                 "name": found["name"],
                 "state": found["state"],
@@ -102,7 +102,7 @@ def clusters(directory: Path) -> list[dict[str, object]]:
                 "address": found["machines"][0]["address"],
             }
         )
-    return rows
+    return listed
 
 
 def environment(paths: ClusterPaths) -> dict[str, str]:

@@ -6,12 +6,11 @@ The group is named after the cluster's directory, so that it is found even if th
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from kubewright.apis import formats
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import UsageError
 from kubewright.base.messages import quoted
@@ -19,7 +18,7 @@ from kubewright.base.records import replace
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import NO_CNI, ClusterRecord
 from kubewright.local.up_options import UpOptions
-from kubewright.local.whole import kernel, subnets
+from kubewright.local.whole import kernel, resolvers, subnets
 from kubewright.machines import group, program
 from kubewright.machines.group import Group, Names
 from kubewright.machines.machine import Bind, Machine
@@ -32,8 +31,6 @@ HOST_NAME: Final = "host.kubewright.internal"
 ENDPOINT: Final = "api.kubewright.internal"
 """The API server, in machines: all control planes. Clients try one address after the other, so they survive the loss of one."""
 MOST_WORKERS: Final = 150
-_SERVERS: Final = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf", "/run/NetworkManager/no-stub-resolv.conf")
-"""Files with name servers; the services of the last two know the real ones if the first one names a server of the host itself."""
 _FIRST_WORKER: Final = 50
 """Workers have the indices after this one, control planes those before."""
 
@@ -63,7 +60,12 @@ def claim_network(paths: ClusterPaths, cluster: ClusterRecord) -> Network:
     """Return the network of a cluster, creating it if necessary. Needs root. Raises HostError."""
     wanted = subnets.of(cluster.config)
     return group.claim_network(
-        group_name(paths), directory(paths), pods=wanted.pods, services=wanted.services, ipv6_first=is_ipv6(wanted.services[0])
+        group_name(paths),
+        directory(paths),
+        pods=wanted.pods,
+        services=wanted.services,
+        ipv6_first=is_ipv6(wanted.services[0]),
+        reserved=resolvers.of_host().servers,
     )
 
 
@@ -91,7 +93,7 @@ def group_of(
         names=Names(
             aliases={ENDPOINT: [machine.name for machine in cluster.settled().machines]},
             gateway=(HOST_NAME,),
-            resolvers=resolvers(_read(_SERVERS)),
+            resolv_conf=resolvers.of_host().text(ipv6=network.has_ipv6),
         ),
         shared={**program.own().shared, **kernel.shared(), **shared},
         mounts=binds(cluster),
@@ -138,24 +140,6 @@ def addresses_of(cluster: ClusterRecord, name: str) -> tuple[str, ...]:
 def addresses(cluster: ClusterRecord) -> dict[str, tuple[str, ...]]:
     """Return the addresses of all machines."""
     return {name: addresses_of(cluster, name) for name in members(cluster)}
-
-
-def _read(paths: Sequence[str]) -> dict[str, str]:
-    return {path: Path(path).read_text(encoding="utf-8") for path in paths if Path(path).exists()}
-
-
-def resolvers(files: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the name servers that machines can reach, from the first of these texts of resolv.conf that names any.
-
-    Machines cannot reach loopback addresses of the host.
-    """
-    for text in files.values():
-        words = [line.split() for line in text.splitlines()]
-        given = [formats.address(line[1]) for line in words if len(line) > 1 and line[0] == "nameserver"]
-        found = tuple(str(server) for server in given if server is not None and not server.is_loopback)
-        if found:
-            return found
-    return ()
 
 
 def wanted_mounts(cluster: ClusterRecord, options: UpOptions) -> tuple[str, ...]:

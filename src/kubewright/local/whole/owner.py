@@ -10,9 +10,11 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
 from kubewright.host.filesystem.paths import open_directory
-from kubewright.local.paths import ClusterPaths, cluster_paths
+from kubewright.local import record
+from kubewright.local.paths import ClusterPaths, cluster_paths, state_directory
 from kubewright.local.state_directory import changing
 
 _SUDO_UID: Final = "SUDO_UID"
@@ -37,8 +39,13 @@ def caller(environment: Mapping[str, str]) -> Owner | None:
     given = environment.get(_SUDO_UID, "")
     if os.geteuid() != 0 or not given.isascii() or not given.isdigit() or int(given) == 0:
         return None
+    return _user(int(given))
+
+
+def _user(uid: int) -> Owner | None:
+    """Return a user, None if the host does not know it."""
     try:
-        found = pwd.getpwuid(int(given))
+        found = pwd.getpwuid(uid)
     except KeyError:
         return None
     return Owner(uid=found.pw_uid, gid=found.pw_gid, home=Path(found.pw_dir))
@@ -47,13 +54,38 @@ def caller(environment: Mapping[str, str]) -> Owner | None:
 def paths_of(name: str, *, state_dir: str = "", new: bool = False) -> ClusterPaths:
     """Return the paths of a cluster. Called with sudo, it may be a cluster of machines of the caller, as a new one is.
 
-    Raises UsageError as `cluster_paths` does.
+    Without sudo, it may be one that the user has made with it. Raises UsageError as `cluster_paths` does.
     """
     mine, owner = cluster_paths(name, state_dir=state_dir), caller(os.environ)
-    if state_dir or owner is None or mine.record.exists():
-        return mine
-    theirs = cluster_paths(name, state_dir=str(owner.clusters))
-    return theirs if new or theirs.record.exists() else mine
+    found = next((paths for paths in visible(state_dir) if paths.name == name), None)
+    if found is not None or not new or state_dir or owner is None:
+        return found or mine
+    return cluster_paths(name, state_dir=str(owner.clusters))
+
+
+def visible(state_dir: str = "") -> list[ClusterPaths]:
+    """Return the clusters of this user by name: with sudo also the caller's, without it also those that the user has made with it.
+
+    The latter are not in the directory that XDG_STATE_HOME names, because sudo clears this variable.
+    """
+    own, is_root = state_directory(state_dir), os.geteuid() == 0
+    other = caller(os.environ) if is_root else _user(os.geteuid())
+    found = _in(own)
+    if other is not None and not state_dir and other.clusters != own:
+        found += [paths for paths in _in(other.clusters) if is_root or _is_whole(paths)]
+    return found
+
+
+def _in(directory: Path) -> list[ClusterPaths]:
+    return [ClusterPaths(path.parent) for path in sorted(directory.glob("*/cluster.json"))]
+
+
+def _is_whole(paths: ClusterPaths) -> bool:
+    try:
+        found = record.load(paths.record)
+    except HostError:
+        return False
+    return found is not None and found.is_whole
 
 
 def of_cluster(paths: ClusterPaths) -> Owner | None:

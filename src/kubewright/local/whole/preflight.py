@@ -182,7 +182,7 @@ def _overlay(subject: Subject) -> Iterable[Finding]:
 
 def _storage(subject: Subject) -> Iterable[Finding]:
     for directory in (places.cache(), places.disks()) if subject.user == 0 else ():  # nobody else sees those of root
-        here = next(path for path in (directory, *directory.parents) if path.exists())
+        here = next(path for path in (directory, *directory.parents) if path.exists()).resolve()
         if _kind_of(here, subject.read("/proc/self/mountinfo")) == "overlay":
             yield Finding(
                 text=f"{here} is on an overlay, on which machines cannot have disks",
@@ -190,7 +190,10 @@ def _storage(subject: Subject) -> Iterable[Finding]:
             )
         free, needed = subject.free(here), _SPACE_LATER if subject.has_tree else _SPACE
         if free < needed:
-            yield Finding(text=f"{here} has {free / 1e9:.1f} GB left, {needed / 1e9:.0f} GB are needed", remedy=f"see `du -xsh {here}/*`")
+            yield Finding(
+                text=f"{here} has {free / 1e9:.1f} GB left, {needed / 1e9:.0f} GB are needed",
+                remedy=f"free some, see `du -xsh {here}/*`, or make {directory} a link to a directory on a larger disk",
+            )
 
 
 def _network(subject: Subject) -> Iterable[Finding]:
@@ -204,8 +207,8 @@ def _network(subject: Subject) -> Iterable[Finding]:
 def _kind_of(path: Path, mountinfo: str) -> str:
     """Return the type of the file system that contains a path (proc_pid_mountinfo(5))."""
     best, kind = "", ""
-    for line in mountinfo.splitlines():
-        words = line.split()
+    for line in filter(None, mountinfo.split("\n")):  # names of mount points may contain any other white space
+        words = line.split(" ")
         mount = words[4]
         if path.is_relative_to(mount) and len(mount) >= len(best):
             best, kind = mount, words[words.index("-") + 1]

@@ -70,7 +70,10 @@ def proxy_variables(environment: Mapping[str, str], network: Network) -> dict[st
     if not variables:
         return {}
     user = [entry.strip() for entry in given.get(_EXCEPT, "").split(",")]
-    return {**variables, _EXCEPT: ",".join(dict.fromkeys(filter(None, (*user, *_LOCAL, *network.pods, *network.ranges))))}
+    return {
+        **variables,
+        _EXCEPT: ",".join(dict.fromkeys(filter(None, (*user, *_LOCAL, *network.pods, *network.services, *network.ranges)))),
+    }
 
 
 def _file(paths: ClusterPaths) -> Path:

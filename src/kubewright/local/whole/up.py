@@ -17,7 +17,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock, rfc3339_micro
 from kubewright.base.deadlines import Deadline, holding
 from kubewright.base.errors import APIError, Conflict, NotFound, UsageError
-from kubewright.base.events import Reporter
+from kubewright.base.events import Reporter, Warned
 from kubewright.base.randomness import Random
 from kubewright.base.records import replace
 from kubewright.binaries import BinarySources
@@ -44,6 +44,7 @@ from kubewright.local.whole import (
     preflight,
     registries,
     removal,
+    resolvers,
     status,
     subnets,
 )
@@ -89,6 +90,8 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
         former = found if found is not None and found.made else cluster
         with owner.acting_as(user):
             record.save(replace(cluster, mounts=former.mounts), paths.record)
+        if not resolvers.of_host().text(ipv6=network.has_ipv6):
+            reporter.emit(Warned(text="machines can reach no name server of this host, so pods resolve only names of the cluster"))
         registries.write_proxies(paths, network, os.environ, reporter=reporter)
         group = members.group_of(paths, cluster, network=network, parts=parts, shared=registries.shared(paths, cluster))
         run = MachinesRun(
