@@ -34,7 +34,7 @@ _MADE: Final = "made"
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """The names that machines resolve besides their own: further names with the members that each denotes, and by name servers."""
+    """The names that machines resolve besides their own: further names with the members that each denotes, and those of name servers."""
 
     aliases: Mapping[str, Sequence[str]] = field(default_factory=dict)
     gateway: Sequence[str] = ()
