@@ -23,6 +23,8 @@ _SPACE: Final = 4_000_000_000
 """Bytes of the Debian tree, programs and images, and of some machines' first data."""
 _SPACE_LATER: Final = 1_000_000_000
 """Bytes of that data alone: the tree exists."""
+_ELSEWHERE: Final = "make {} a link to a directory on another disk; in a container, XDG_CACHE_HOME and XDG_STATE_HOME can name a volume"
+"""On other hosts, sudo would remove these variables."""
 _CAPABILITIES: Final = {"CAP_NET_ADMIN": 12, "CAP_SYS_CHROOT": 18, "CAP_SYS_PTRACE": 19, "CAP_SYS_ADMIN": 21, "CAP_MKNOD": 27}
 """Capabilities for mounts, namespaces, networks and devices, and their bits (linux/capability.h)."""
 _CONTROLLERS: Final = ("cpu", "cpuset", "memory", "pids")
@@ -186,13 +188,13 @@ def _storage(subject: Subject) -> Iterable[Finding]:
         if _kind_of(here, subject.read("/proc/self/mountinfo")) == "overlay":
             yield Finding(
                 text=f"{here} is on an overlay, on which machines cannot have disks",
-                remedy="set XDG_CACHE_HOME and XDG_STATE_HOME to directories on another file system, such as a volume",
+                remedy=_ELSEWHERE.format(directory),
             )
         free, needed = subject.free(here), _SPACE_LATER if subject.has_tree else _SPACE
         if free < needed:
             yield Finding(
                 text=f"{here} has {free / 1e9:.1f} GB left, {needed / 1e9:.0f} GB are needed",
-                remedy=f"free some, see `du -xsh {here}/*`, or make {directory} a link to a directory on a larger disk",
+                remedy=f"see `du -xsh {here}/*`, or {_ELSEWHERE.format(directory)}",
             )
 
 
