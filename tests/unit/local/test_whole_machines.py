@@ -398,7 +398,8 @@ def test_a_user_finds_machines_that_were_made_with_sudo_whatever_the_environment
         (default, "mine", CLUSTER),
     ):
         (place / name).mkdir(parents=True)
-        record.save(replace(one, name=name), place / name / "cluster.json")
+        named = replace(one, name=name, machines=(replace(FIRST, name=record.first_name(name)),))
+        record.save(named, place / name / "cluster.json")
     assert [paths.root for paths in owner.visible()] == [own / "mine", default / "dev", default / "mine"]
     assert [owner.paths_of(name).root for name in ("mine", "theirs", "dev")] == [own / "mine", own / "theirs", default / "dev"]
     assert [paths.root for paths in owner.visible(str(own))] == [own / "mine"]
