@@ -28,7 +28,6 @@ from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
 from kubewright.local.whole import (
     documents,
-    elections,
     endpoints,
     images,
     kernel,
@@ -39,6 +38,7 @@ from kubewright.local.whole import (
     resolvers,
     status,
     subnets,
+    up,
 )
 from other_user import readable
 
@@ -584,13 +584,13 @@ def test_states_of_nodes() -> None:
 )
 def test_leaders_that_ended_with_their_machines_lose_their_leases(holder: str, renewed: str, released: bool) -> None:
     kube = RecordingKube()
-    elections.release(kube, started=["dev-control-plane"], since=SINCE)
+    up.release_leases(kube, started=["dev-control-plane"], since=SINCE)
     assert kube.writes == []  # nobody has been elected yet
     for name in ("kube-controller-manager", "kube-scheduler", "another"):
         spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed}
         metadata = {"name": name, "namespace": "kube-system"}
         kube.create({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec})
-    elections.release(kube, started=["dev-control-plane"], since=SINCE)
+    up.release_leases(kube, started=["dev-control-plane"], since=SINCE)
     found = {lease["metadata"]["name"]: lease["spec"]["holderIdentity"] for lease in kube.list(LEASE, "kube-system")}
     left = "" if released else holder
     assert found == {"kube-controller-manager": left, "kube-scheduler": left, "another": holder}

@@ -131,7 +131,7 @@ def _bring_up(run: MachinesRun) -> tuple[list[Change], str]:
     changes += _init(run, newcomers)
     run.mark("apiReady", "reached")
     with endpoints.client(run.paths, run.cluster, clock=run.clock) as api:
-        _release_leases(api, started=started, since=began.time.timestamp())
+        release_leases(api, started=started, since=began.time.timestamp())
         surplus = removal.surplus(run.paths, run.cluster)
         for name in surplus:
             changes += removal.remove(run.paths, run.cluster, name, api, waiter=run.waiter)
@@ -305,7 +305,7 @@ def _write(run: MachinesRun, path: Path, text: str) -> None:
         Files().write(File(path=PurePosixPath(path), content=text.encode(), mode=0o600, directory_mode=0o700))
 
 
-def _release_leases(api: KubeAPI, *, started: Collection[str], since: float) -> None:
+def release_leases(api: KubeAPI, *, started: Collection[str], since: float) -> None:
     """Release the Leases whose holders ran on machines that were started since a time, in seconds since 1970.
 
     After a power cut or `down --keep-data`, kube-controller-manager and kube-scheduler wait until the Lease of a former
