@@ -178,8 +178,12 @@ def test_a_bundle_is_kept_although_kubeadm_truncates_it(machines):
     assert [len(certificates.parse(text)) for text in embedded] == [2, 1]
 
 
+ENDPOINT = "controlPlaneEndpoint: lb.example:8443\n"
+
+
 @pytest.mark.parametrize(
-    ("algorithm", "more"), [("ECDSA-P256", ""), ("ECDSA-P384", ""), ("RSA-2048", ""), ("RSA-3072", ""), ("ECDSA-P256", EXTERNAL_ETCD)]
+    ("algorithm", "more"),
+    [("ECDSA-P256", ""), ("ECDSA-P384", ""), ("RSA-2048", ""), ("RSA-3072", ""), ("ECDSA-P256", EXTERNAL_ETCD), ("ECDSA-P256", ENDPOINT)],
 )
 def test_requests_equal_those_of_kubeadm(machines, algorithm, more):
     more += f"encryptionAlgorithm: {algorithm}\nclusterName: other\napiServer: {{certSANs: [b.example, 10.9.9.9, A.example]}}\n"

@@ -123,6 +123,12 @@ def test_an_unknown_phase_to_skip_is_an_error(words, name, run):
     assert run(*words, "--skip-phases", name)[1].startswith(f"error: invalid phase name: {name}\n")
 
 
+@pytest.mark.parametrize("pin", [PIN.replace("sha256", "SHA256"), f"sha256:{'AB' * 32}"])
+def test_the_case_of_a_pin_does_not_matter(pin):
+    loaded, _ = joined("join", "10.0.0.1:6443", "--token", TOKEN, "--discovery-token-ca-cert-hash", pin)
+    assert loaded.discovery.bootstrap_token.ca_cert_hashes == (pin,)
+
+
 def test_hidden_phases_may_be_skipped(run):
     assert "preflight checks failed" in run(*GOOD, "--skip-phases", "check-etcd")[1]
     assert NO_NODE in run("upgrade", "node", "--skip-phases=kubeconfig,addon/coredns")[1]

@@ -72,7 +72,9 @@ def test_an_unhealthy_component_is_reported_with_commands_for_its_runtime():
     ]
 
 
-def test_nothing_is_called_healthy_in_a_dry_run():
+def test_a_dry_run_reports_no_check():
     made = Made(waits=False)
+    made.lines.kubelet(SERVER, lambda: made.wait(0), within=LIMIT)
+    made.lines.components({"kube-apiserver": "https://127.0.0.1:6443/readyz"}, within=LIMIT)
     made.lines.component("kube-apiserver", lambda: made.wait(0))
     assert made.told == []

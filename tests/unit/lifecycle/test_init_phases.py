@@ -66,6 +66,11 @@ FIRST = {
     "bootstrap-token": [
         f"Using token: {TOKEN}",
         "Configuring the rights of machines that join",
+        "Configuring RBAC rules that allow bootstrap tokens to get Nodes",
+        "Configuring RBAC rules that allow bootstrap tokens to request certificates for nodes",
+        "Configuring RBAC rules that approve requests of bootstrap tokens automatically",
+        "Configuring RBAC rules that allow nodes to rotate their certificates",
+        "Configuring RBAC rules that allow the API server to access kubelets",
         "Publishing the ConfigMap cluster-info in the namespace kube-public",
     ],
     "addons": ["Applied essential addon: CoreDNS", "Applied essential addon: kube-proxy"],

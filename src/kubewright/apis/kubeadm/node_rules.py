@@ -14,7 +14,7 @@ from kubewright.base.messages import quoted, shown_url
 from kubewright.base.patterns import Pattern
 
 UNMOUNT_FLAGS: Final = ("MNT_FORCE", "MNT_DETACH", "MNT_EXPIRE", "UMOUNT_NOFOLLOW")
-_PIN: Final = Pattern(r"sha256:[0-9a-fA-F]{64}", re.ASCII)
+_PIN: Final = Pattern(r"sha256:[0-9a-f]{64}", re.ASCII | re.IGNORECASE)
 
 
 def one_discovery(discovery: Discovery) -> Problems:

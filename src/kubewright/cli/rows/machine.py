@@ -138,6 +138,7 @@ _INIT_ROW = Command(
         handler="kubewright.cli.handlers.operation_requests:phase",
         operation="kubewright.lifecycle.init.operation:INIT",
         request="kubewright.cli.handlers.operation_requests:init_request",
+        silent=frozenset({"kubelets sign their own certificates"}),
     ),
 )
 

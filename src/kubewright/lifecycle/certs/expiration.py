@@ -14,7 +14,7 @@ from typing import Final
 
 from kubewright.apis.kubeadm.types import ClusterConfiguration
 from kubewright.base.clock import rfc3339
-from kubewright.base.errors import CertificateError, CheckFailed
+from kubewright.base.errors import CheckFailed
 from kubewright.base.records import dataclass
 from kubewright.lifecycle.steps import renewal as rows
 from kubewright.lifecycle.steps.renewal import CertificateLocations
@@ -91,7 +91,7 @@ def _when(residual: timedelta) -> str:
 def observe(places: CertificateLocations, cluster: ClusterConfiguration, *, now: datetime) -> Expiration:
     """Check every certificate of this machine.
 
-    Raises CertificateError for a file that cannot be read, and if there is none at all.
+    On a machine without any, all are missing, as in kubeadm. Raises CertificateError for a file that cannot be read.
     """
     wanted = [row for row in rows.renewables(cluster) if not places.lacks(row)]
     found_authorities = {row.name: load_authority(places.certificates, row.base) for row in rows.authorities(cluster)}
@@ -101,9 +101,8 @@ def observe(places: CertificateLocations, cluster: ClusterConfiguration, *, now:
         Expiry(name=name, expires=None if one is None else one.bundle[0].not_after, external=name in external)
         for name, one in found_authorities.items()
     ]
-    if any(row.expires is not None for row in leaves):
-        return Expiration(certificates=leaves, authorities=roots, now=now)
-    return _worker(places, roots, now)
+    found = Expiration(certificates=leaves, authorities=roots, now=now)
+    return found if any(row.expires is not None for row in leaves) else _of_worker(places, roots, now) or found
 
 
 def _leaf(places: CertificateLocations, row: rows.Renewable, *, external: bool) -> Expiry:
@@ -114,16 +113,12 @@ def _leaf(places: CertificateLocations, row: rows.Renewable, *, external: bool) 
     return Expiry(name=row.name, expires=found.not_after, authority=row.authority.name, external=external)
 
 
-def _worker(places: CertificateLocations, roots: Iterable[Expiry], now: datetime) -> Expiration:
-    """Show a machine without control-plane certificates: existing files only, none as missing."""
+def _of_worker(places: CertificateLocations, roots: Iterable[Expiry], now: datetime) -> Expiration | None:
+    """Show a machine without control-plane certificates: existing files only, none as missing. None if there are no files at all."""
     there = [row for row in roots if row.expires is not None]
     kubelet = _kubelet(places)
     if not there and kubelet is None:
-        raise CertificateError(
-            "this machine has no certificates of Kubernetes",
-            detail=f"looked in {places.host.layout.kubernetes} and in the certificate directory",
-            remedy="run this on a node of a cluster, or pass the directory of its certificates with --cert-dir",
-        )
+        return None
     own = [] if kubelet is None else [Expiry(name=KUBELET, expires=kubelet.not_after, authority=table.authority("ca").name, external=True)]
     return Expiration(certificates=own, authorities=there, now=now)
 

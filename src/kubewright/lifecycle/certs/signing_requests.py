@@ -17,7 +17,7 @@ from kubewright.apis.machine import Addresses
 from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.base.errors import CertificateError
-from kubewright.base.records import dataclass, field
+from kubewright.base.records import dataclass, field, replace
 from kubewright.lifecycle.certs import configuration
 from kubewright.lifecycle.certs.configuration import GivenConfiguration
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
@@ -87,8 +87,9 @@ class RequestContext:
 
     @functools.cached_property
     def clients(self) -> Sequence[KubeconfigSpec]:
-        """The kubeconfigs."""
-        return specs.kubeconfigs_for(self.whole, self.addresses)
+        """The kubeconfigs. That of the kubelet names the control plane's endpoint here, as in kubeadm, although init gives it the local one."""
+        rows = (replace(row, server=table.Endpoint.CONTROL_PLANE) if row.name == "kubelet" else row for row in table.KUBECONFIGS)
+        return [specs.of_kubeconfig(row, self.whole, self.addresses) for row in rows]
 
 
 def prepare(request: RequestOptions, machine: TargetMachine) -> Prepared[Configuration]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.base.change import Change
@@ -48,6 +48,16 @@ def kubelet_config(configuration: Configuration, *, api: KubeAPI, say: Say) -> I
     yield from apply(api, rights)
 
 
+_RIGHTS: Final = {
+    "kubeadm:get-nodes": "RBAC rules that allow bootstrap tokens to get Nodes",
+    "kubeadm:kubelet-bootstrap": "RBAC rules that allow bootstrap tokens to request certificates for nodes",
+    "kubeadm:node-autoapprove-bootstrap": "RBAC rules that approve requests of bootstrap tokens automatically",
+    "kubeadm:node-autoapprove-certificate-rotation": "RBAC rules that allow nodes to rotate their certificates",
+    "kubeadm:apiserver-kubelet-client": "RBAC rules that allow the API server to access kubelets",
+}
+"""The lines about the permissions, by the name of their binding: one for each, as in kubeadm."""
+
+
 def joining(*, api: KubeAPI, say: Say, strict_clients: bool = False) -> Iterator[Change]:
     """Create the permissions of joining machines.
 
@@ -64,6 +74,9 @@ def joining(*, api: KubeAPI, say: Say, strict_clients: bool = False) -> Iterator
         api,
         lambda writing: list(write(writing)),
         say=say,
-        doing=["Configuring the rights of machines that join"],
+        doing=[
+            "Configuring the rights of machines that join",
+            *(f"Configuring {text}" for name, text in _RIGHTS.items() if name not in stock),
+        ],
         kept="Using existing rights of machines that join",
     )

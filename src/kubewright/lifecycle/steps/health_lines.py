@@ -44,7 +44,8 @@ class HealthLines:
 
     def kubelet(self, server: str, wait: Callable[[], Waited], *, within: Duration) -> Waited:
         """Report the wait for a kubelet that serves its health at `server`. Raises what `wait` raises."""
-        self._say(KUBELET, f"Waiting for a healthy kubelet at {server}/healthz. This can take up to {within}")
+        if self.waits:
+            self._say(KUBELET, f"Waiting for a healthy kubelet at {server}/healthz. This can take up to {within}")
         return self._reported("The kubelet", wait, topic=KUBELET, advice=_KUBELET_HELP)
 
     @contextmanager
@@ -58,6 +59,8 @@ class HealthLines:
 
     def components(self, places: dict[str, str], *, within: Duration) -> None:
         """Report which components are waited for: the URLs that are requested, by name."""
+        if not self.waits:
+            return
         self._say(COMPONENTS, f"Waiting for healthy control plane components. This can take up to {within}")
         for name, place in places.items():
             self._say(COMPONENTS, f"Checking {name} at {place}")
