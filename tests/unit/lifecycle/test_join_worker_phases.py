@@ -421,7 +421,9 @@ def test_a_health_port_that_is_not_a_number_is_left_to_the_kubelet(box):
     (patches / "kubeletconfiguration.yaml").write_text("healthzPort: soon\n")
     box.act(box.request(patches=str(patches)))
     assert written(box, "kubelet/config.yaml")["healthzPort"] == "soon"
-    assert box.lines("kubelet-check") == ["Waiting for a healthy kubelet at http://127.0.0.1:10248/healthz"]
+    waited, healthy = box.lines("kubelet-check")
+    assert waited == "Waiting for a healthy kubelet at http://127.0.0.1:10248/healthz. This can take up to 4m0s"
+    assert healthy.startswith("The kubelet is healthy after ")
 
 
 def test_a_refused_token_is_reported_soon(box):
