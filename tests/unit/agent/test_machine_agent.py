@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -329,6 +330,26 @@ async def test_a_certificate_issued_while_the_agent_was_down_is_used(tmp_path: P
     async with running(waiting(api, tmp_path)) as agent:
         await asyncio.wait_for(agent.ready.wait(), 60)
     assert len(api.made("create", "certificatesigningrequests")) == 2  # the second found the first
+
+
+@pytest.mark.parametrize(("made", "requests"), [(0, 2), (5000, 1)], ids=["older than its validity", "by a clock that is ahead"])
+async def test_a_certificate_that_expired_while_the_agent_was_down_is_requested_again_with_another_key(
+    tmp_path: Path, made: int, requests: int
+):
+    api = FakeAPI()
+    async with running(waiting(api, tmp_path)):
+        await asyncio.sleep(5)
+    [name] = [name for kind, _, name in api.objects if kind == "certificatesigningrequests"]
+    controllers = Controllers(api)
+    controllers.lifetime = 600
+    controllers._sign(api.get(CERTIFICATE_SIGNING_REQUEST, name))
+    controllers.lifetime = 86400
+    os.utime(tmp_path / "kubelet-client.key.tmp", times=(START.timestamp() + made,) * 2)
+    await asyncio.sleep(5000)
+    async with running(waiting(api, tmp_path)) as agent:
+        await asyncio.wait_for(agent.ready.wait(), 60)
+    assert len([name for kind, _, name in api.objects if kind == "certificatesigningrequests"]) == requests
+    assert not PendingKey(tmp_path).exists
 
 
 async def test_after_a_denial_there_is_a_new_key_and_a_new_request(tmp_path: Path):

@@ -302,11 +302,14 @@ class CertificateManager:
                 f"node {self._node_name} has no address to request a certificate for", remedy="wait until its Node has one"
             )
         issuer = await self._issuer()
+        made = None if self._pending is None else self._pending.made
         key = keys.generate(Algorithm.ECDSA_P256) if self._pending is None else self._pending.take()
         wanted = template.request(key, named=self._pending is not None, lifetime=self._timings.certificate_lifetime)
         self._requested = template
         try:
             pair = self._checked(await self._awaited(issuer, wanted), key)
+            if made is not None:
+                self._require_unexpired(pair, made=made)
         except CertificateError:
             self._forget_pending()  # denied, failed, deleted or unusable: this request will never be issued
             raise
@@ -377,6 +380,18 @@ class CertificateManager:
                 f"the certificate that node {self._node_name} was given is for another key", remedy="see which signer the cluster has"
             )
         return pair
+
+    def _require_unexpired(self, pair: Pair, *, made: float) -> None:
+        """Raise CertificateError if an open request was answered so long ago that its certificate has expired since.
+
+        Both times are compared by the machine's own clock, which may be wrong (kubelet: certificate/bootstrap, ensureCompatible).
+        """
+        leaf, now = pair.leaf, self._seams.clock.now()
+        if now >= leaf.not_after and now.timestamp() - made >= leaf.lifetime.total_seconds():
+            raise CertificateError(
+                f"the certificate that node {self._node_name} was given while it was down has expired",
+                remedy="nothing: it is requested again",
+            )
 
     def _forget_pending(self) -> None:
         if self._pending is not None:

@@ -92,6 +92,12 @@ class PendingKey:
         """Whether a request is open."""
         return self._files.state(self._path) is not None
 
+    @property
+    def made(self) -> float | None:
+        """When the key was made, in seconds since 1970 by the clock of the machine; None if no request is open."""
+        found = self._files.state(self._path)
+        return None if found is None else found.modified
+
     def take(self) -> PrivateKey:
         """Return the key; make and store a new one if there is none that can be read."""
         content = self._files.read(self._path)
