@@ -148,7 +148,7 @@ CASES: Final = {
     "another-machines-address": ("--node-ip=fd00:31::99",),
     "unusual-forms": (
         *("--eviction-hard=memory.available<100%,nodefs.available<0%", "--kube-reserved=cpu=50m,pid=100", "--reserved-cpus=0,0"),
-        *("--node-ip=fd00:31::99", f"--node-ip= {SIXTH.upper()}"),
+        *("--node-ip=fd00:31::99", f"--node-ip={SIXTH.upper()}"),
         *("--register-with-taints=example.com/first=x:NoSchedule", "--register-with-taints=example.com/second=x:NoSchedule"),
     ),
 }
