@@ -83,11 +83,13 @@ class Forbidden:
 
 
 # The server of a URL controls the kubeconfig's content, which must not run a program or make us read a file of this machine.
-_NO_PATH: Final = "a kubeconfig by others may not name files of this machine"
+_NO_PATH: Final = "a kubeconfig that others wrote may not name files of this machine"
 FORBIDDEN_USER: Final = (
-    Forbidden(field="exec", given=lambda user: user.exec is not None, reason="a kubeconfig by others may not run a program"),
+    Forbidden(field="exec", given=lambda user: user.exec is not None, reason="a kubeconfig that others wrote may not run a program"),
     Forbidden(
-        field="auth-provider", given=lambda user: user.auth_provider is not None, reason="a kubeconfig by others may not run a plugin"
+        field="auth-provider",
+        given=lambda user: user.auth_provider is not None,
+        reason="a kubeconfig that others wrote may not run a plugin",
     ),
     Forbidden(field="tokenFile", given=lambda user: user.token_file, reason=_NO_PATH),
     Forbidden(field="client-certificate", given=lambda user: user.client_certificate, reason=_NO_PATH),
@@ -128,7 +130,7 @@ def _fetched_problems(kubeconfig: Kubeconfig) -> Iterator[FieldError]:
         if cluster.certificate_authority:
             yield _error(kubeconfig, path / "certificate-authority", FieldErrorType.FORBIDDEN, _NO_PATH, None)
         if cluster.insecure_skip_tls_verify:
-            reason = "a kubeconfig by others may not disable verification"
+            reason = "a kubeconfig that others wrote may not disable verification"
             yield _error(kubeconfig, path / "insecure-skip-tls-verify", FieldErrorType.FORBIDDEN, reason, None)
     for index, user in enumerate(kubeconfig.users.values()):
         path = (FieldPath() / "users")[index] / "user"
