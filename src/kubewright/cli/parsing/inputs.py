@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kubewright.apis.kubeadm.overrides import feature_gates, refuse_flags_with_config
 from kubewright.base import masking, yaml
@@ -36,7 +36,9 @@ from kubewright.cli.rows.model import (
     STRING,
     VERSION,
 )
-from kubewright.workflow.phases import Phases
+
+if TYPE_CHECKING:
+    from kubewright.workflow.phases import Phases
 
 STANDARD_INPUT = "-"
 _LIMIT = 1 << 16
