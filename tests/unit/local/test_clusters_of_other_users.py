@@ -105,6 +105,16 @@ def test_down_as_root_removes_a_cluster_of_another_user(readable: Path) -> None:
 
 
 @needs_root
+def test_down_as_root_reports_a_directory_that_its_owner_cannot_reach(readable: Path) -> None:
+    paths = of_another_user(readable)
+    os.chown(paths.root.parent, 0, 0)
+    paths.root.parent.chmod(0o700)
+    with pytest.raises(HostError, match=f"cannot be reached by its owner, user {NOBODY}"):
+        down(paths)
+    assert paths.record.exists()
+
+
+@needs_root
 def test_files_of_another_user_are_accessed_without_the_groups_of_root(readable: Path) -> None:
     before = os.getgroups()
     os.setgroups([0, 4])

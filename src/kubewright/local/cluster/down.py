@@ -66,7 +66,7 @@ def down(paths: ClusterPaths, *, keep_data: bool = False, reporter: Reporter | N
 
 def _down_processes(paths: ClusterPaths, *, keep_data: bool, reporter: Reporter | None, clock: Clock) -> DownResult:
     start = clock.monotonic()
-    if not paths.root.is_dir():
+    if not _exists(paths.root):
         existed = bool(daemon_process.marked_processes(paths))  # the files of a running cluster were removed
         stop(paths, reporter=reporter, clock=clock)
         return DownResult(existed=existed, seconds=clock.monotonic() - start)
@@ -81,6 +81,18 @@ def _down_processes(paths: ClusterPaths, *, keep_data: bool, reporter: Reporter 
     if not keep_data:
         _remove_root(paths)
     return DownResult(existed=True, kubeconfigs=tuple(named), seconds=clock.monotonic() - start)
+
+
+def _exists(root: Path) -> bool:
+    """Return whether a cluster's directory exists. Raises HostError if its owner cannot reach it."""
+    try:
+        return root.is_dir()
+    except PermissionError as error:
+        raise HostError(
+            f"{root} cannot be reached by its owner, user {os.geteuid()}",
+            detail=str(error),
+            remedy="let this user search the directories above it (`namei -l` shows their modes), or remove it by hand",
+        ) from error
 
 
 def _require_own(paths: ClusterPaths) -> None:
