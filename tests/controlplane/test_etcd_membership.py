@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from etcd_kit import Cluster
 from local_kit import binaries_version, eventually, program
 
 from kubewright.base.change import Action
-from kubewright.base.clock import SystemClock
+from kubewright.base.clock import FakeClock, SystemClock
 from kubewright.base.errors import APIError, Unreachable, WaitTimeout
 from kubewright.base.events import RecordingReporter, Waiting
+from kubewright.base.records import replace
 from kubewright.base.wait import InstantWaiter, PollingWaiter
 from kubewright.etcd import voters
 from kubewright.etcd.api import (
@@ -181,6 +183,16 @@ def test_a_learner_that_never_came_up_is_named_with_the_way_to_remove_it(cluster
     assert "has not started yet" in caught.value.detail
     assert f"etcdctl member remove {lost.hex_id}" in caught.value.remedy
     assert len(client.members()) == 2
+
+
+def test_a_learner_that_never_came_up_is_removed_after_ten_minutes(cluster: Cluster) -> None:
+    """Its ID tells when it was added."""
+    client, later = cluster.client("one"), FakeClock(SystemClock().now() + timedelta(minutes=11))
+    client.add_learner(cluster.peer("lost"))
+    joining = replace(_joining(client), clock=later)
+    change = joining.add(_member(cluster, "two"))
+    assert (change.action, cluster.peer("lost") in change.reason) == (Action.CREATE, True)
+    assert sorted(member.peer_urls[0] for member in client.members()) == sorted(map(cluster.peer, ("one", "two")))
 
 
 def test_a_learner_that_does_not_start_is_reported(cluster: Cluster) -> None:

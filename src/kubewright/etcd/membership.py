@@ -15,6 +15,7 @@ from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, Unreachable
 from kubewright.base.records import dataclass
 from kubewright.base.wait import Backoff, Waiter, retry
+from kubewright.etcd import learners
 from kubewright.etcd.api import (
     PASSING,
     Etcd,
@@ -153,7 +154,7 @@ class Joining:
             return Change(target=desired.target, action=Action.NONE)
         if step is Step.REPLACE and (old := by_peer_url(members, desired.peer_url)) is not None:
             retry(lambda: self._drop(old), clock=self.clock, on=(*PASSING, Unreachable), within=self.within, backoff=PAUSES)
-        queue = _Queue(self.etcd, desired)
+        queue = _Queue(self.etcd, desired, clock=self.clock)
         while not queue.done:
             queue.turn()
             if not queue.done:
@@ -167,6 +168,8 @@ class Joining:
                     remedy=queue.remedy,
                 )
         reason = "its data was lost, so it is added again" if step is Step.REPLACE else "a learner first, then with a vote"
+        if queue.removed:
+            reason += f"; removed {', '.join(queue.removed)}, which has never started"
         return Change(target=desired.target, action=Action.UPDATE if step is Step.REPLACE else Action.CREATE, reason=reason)
 
     def promote(self, desired: EtcdMember) -> Change:
@@ -215,15 +218,18 @@ class Joining:
 class _Queue:
     """Waits until etcd accepts a member. The time limit starts again whenever another learner than before is ahead."""
 
-    def __init__(self, etcd: Etcd, desired: EtcdMember) -> None:
+    def __init__(self, etcd: Etcd, desired: EtcdMember, *, clock: Clock) -> None:
         self._etcd = etcd
         self._desired = desired
+        self._clock = clock
         self._ahead: Member | None = None
         self._said = ""
         self.done = False
+        self.removed: list[str] = []
+        """The learners that were left over."""
 
     def turn(self) -> None:
-        """Try once."""
+        """Try once. A learner that is left over is removed: etcd accepts one learner at a time, so it would block all others for ever."""
         try:
             self._etcd.add_learner(self._desired.peer_url)
             self.done = True
@@ -232,10 +238,22 @@ class _Queue:
         except TooManyLearners as error:
             self._said = str(error)
             self._ahead = self._learner()
-            if self._ahead is not None:
+            if self._ahead is not None and learners.left_over(self._etcd, [self._ahead], now=self._clock.now()):
+                self._remove(self._ahead)
+            elif self._ahead is not None:
                 self._said = f"etcd accepts one learner at a time, and {_described_learner(self._ahead)}"
         except (*PASSING, MemberNotFound, Unreachable) as error:  # etcd 3.6 may answer with the last one right after a removal
             self._said, self._ahead = str(error), None
+
+    def _remove(self, learner: Member) -> None:
+        try:
+            self._etcd.remove(learner.id)
+        except MemberNotFound:
+            pass
+        except (*PASSING, Unreachable) as error:
+            self._said = str(error)
+            return
+        self.removed.append(learner.shown)
 
     def moved(self) -> str | None:
         """Try again; None once it is done, or another learner is ahead."""

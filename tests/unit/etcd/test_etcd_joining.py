@@ -19,6 +19,7 @@ from kubewright.etcd.api import (
     TooManyLearners,
     UnhealthyCluster,
 )
+from kubewright.etcd.learners import identifier
 from kubewright.etcd.membership import EtcdMember, Joining, Step, decide, remove_member, to_remove
 from kubewright.etcd.recording import RecordingEtcd
 
@@ -34,6 +35,10 @@ class Etcd(RecordingEtcd):
         self._members = list(members)
         self.refusals = list(refusals)
         self.tries = 0
+        self.unreached = set()
+
+    def reach(self, peer_url, /):
+        return "no answer" if peer_url in self.unreached else ""
 
     def set(self, *members: Member):
         self._members = list(members)
@@ -116,6 +121,41 @@ def test_the_member_ahead_is_named_while_waiting():
     assert [event.elapsed for event in waits] == sorted(event.elapsed for event in waits)
     assert "etcdctl member remove 3" in caught.value.remedy
     assert "https://10.0.0.3:2380" in caught.value.remedy
+
+
+def added(seconds, *, clock, name=""):
+    """A learner that was added that many seconds ago."""
+    url = "https://10.0.0.3:2380"
+    return Member(id=identifier(f"{url}{int(clock.now().timestamp()) - seconds}".encode()), name=name, peer_urls=(url,), learner=True)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "name", "unreached", "is_removed"),
+    [(601, "", True, True), (599, "", True, False), (-59, "", True, False), (601, "three", True, False), (601, "", False, False)],
+)
+def test_an_old_learner_that_has_never_started_is_removed_instead_of_waited_for(seconds, name, unreached, is_removed):
+    adding, clock, _ = joining(etcd := Etcd(ONE), within=0.5)
+    lost = added(seconds, clock=clock, name=name)
+    etcd.set(ONE, lost)
+    etcd.unreached = {lost.peer_urls[0]} if unreached else set()
+    if is_removed:
+        change = adding.add(MINE)
+        assert (change.action, change.reason.partition("; ")[2]) == (Action.CREATE, f"removed {lost.shown}, which has never started")
+        assert [verb for verb, _ in etcd.actions] == ["remove", "add"]
+    else:
+        with pytest.raises(WaitTimeout):
+            adding.add(MINE)
+        assert etcd.actions == []
+
+
+def test_the_removal_of_an_old_learner_is_retried():
+    adding, clock, _ = joining(etcd := Etcd(ONE))
+    lost = added(601, clock=clock)
+    etcd.set(ONE, lost)
+    etcd.unreached = {lost.peer_urls[0]}
+    etcd.refusals = [lambda _: None, UnhealthyCluster("not now")]
+    assert adding.add(MINE).action is Action.CREATE
+    assert [verb for verb, _ in etcd.actions] == ["remove", "add"]
 
 
 def test_the_timeout_restarts_when_the_queue_moves():

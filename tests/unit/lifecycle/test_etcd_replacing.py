@@ -22,7 +22,7 @@ from kubewright.base.errors import CheckFailed, HostError, KubewrightError, Wait
 from kubewright.base.events import Line, RecordingReporter, Waited, Warned
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.wait import Condition, InstantWaiter
-from kubewright.etcd.api import Alarm, Hash, Member, Status
+from kubewright.etcd.api import Alarm, Hash, Member, Status, TooManyLearners
 from kubewright.host.desired import File
 from kubewright.http.messages import Response
 from kubewright.kube.api import KubeAPI
@@ -129,6 +129,8 @@ class Cluster(FakeEtcd):
         return self.box.effect(super().remove(member_id))
 
     def add_learner(self, peer_url: str, /) -> list[Member]:
+        if any(one.learner for one in self.members()):
+            raise TooManyLearners("too many learner members in cluster")
         return self.box.effect(super().add_learner(peer_url))
 
     def promote(self, member_id: int, /) -> list[Member]:
@@ -344,6 +346,14 @@ def _learner(box: Box) -> None:
 
 def _alarm(box: Box) -> None:
     box.etcd.raised = [Alarm(member_id=2, kind="NOSPACE"), Alarm(member_id=1, kind="CORRUPT"), Alarm(member_id=9, kind="CORRUPT")]
+
+
+def test_a_learner_whose_machine_never_came_does_not_keep_a_member_from_being_replaced(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = records.replace(member(3, learner=True), name="", client_urls=())
+    box.etcd._told = [member(1), member(2), lost]
+    monkeypatch.setattr(type(box.etcd), "reach", lambda _, url: "no answer" if url in lost.peer_urls else "")
+    box.run()
+    assert [one.learner for one in box.etcd.members()] == [False] * 2
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ It is part of etcd's releases, but not of the image registry.k8s.io/etcd.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.base.errors import UsageError
 from kubewright.base.level import KUBERNETES
 from kubewright.base.versions import supported
+from kubewright.etcd import learners
 from kubewright.host.desired import Generated
 from kubewright.lifecycle.machine_record import MEMBER
 
@@ -87,5 +87,5 @@ def cluster_id(member: ThisMember, *, token: str) -> int:
     The ID of a member is the beginning of the SHA-1 of its peer URLs and the token, that of a cluster of the IDs of its
     first members (etcd v3.6, server/etcdserver/api/membership: computeMemberID, genID).
     """
-    first = hashlib.sha1(f"{member.peer_url}{token}".encode(), usedforsecurity=False).digest()[:8]
-    return int.from_bytes(hashlib.sha1(first, usedforsecurity=False).digest()[:8], "big")
+    first = learners.identifier(f"{member.peer_url}{token}".encode())
+    return learners.identifier(first.to_bytes(8, "big"))

@@ -12,7 +12,7 @@ from typing import Final
 
 from kubewright.base.change import Change
 from kubewright.base.errors import CheckFailed
-from kubewright.etcd import voters
+from kubewright.etcd import learners, voters
 from kubewright.etcd.api import Member, NoQuorum, by_peer_url, initial_cluster
 from kubewright.etcd.membership import EtcdMember, Joining
 from kubewright.host.desired import Service
@@ -87,7 +87,8 @@ def _require_fit(ctx: ReplaceContext, members: Sequence[Member]) -> None:
             detail="\n".join(one.reason for one in dead),
             remedy=f"start it again, or remove it: kubewright etcd member remove {dead[0].member.name or dead[0].member.hex_id}",
         )
-    problems = [f"{one.shown} has no vote yet" for one in members if one.learner and one is not own]
+    late = learners.left_over(ctx.cluster, members, now=ctx.clock.now())  # adding this member removes it
+    problems = [f"{one.shown} has no vote yet" for one in members if one.learner and one is not own and one not in late]
     others = {one.id: one for one in members if one is not own}
     problems += [f"{others[one.member_id].shown} has raised {one.kind}" for one in ctx.cluster.alarms() if one.member_id in others]
     if problems:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.base.errors import APIError, HostError
 from kubewright.base.events import Warned
 from kubewright.base.records import replace
-from kubewright.etcd import voters
+from kubewright.etcd import learners, voters
 from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.stacked_etcd import peer_url
 from kubewright.lifecycle.steps import other_servers
@@ -34,7 +34,9 @@ def require_quorum(ctx: UpgradeContext) -> None:
             detail="\n".join(one.reason for one in found.dead),
             remedy="start these members, or remove them; --etcd-upgrade=false keeps the present etcd",
         )
-    problems = [f"{member.shown} has no vote yet" for member in ctx.members.members(agreed=False) if member.learner]
+    members = ctx.members.members(agreed=False)
+    late = learners.left_over(ctx.members, members, now=ctx.clock.now())  # these are warned about (EtcdMembers)
+    problems = [f"{member.shown} has no vote yet" for member in members if member.learner and member not in late]
     problems += [f"the member {alarm.member_id:x} has raised the alarm {alarm.kind}" for alarm in ctx.members.alarms()]
     if problems:
         raise HostError(
