@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import etcd_killed
 import pytest
 from local_kit import Bench, bench, eventually, program
 
+from kubewright.base.errors import AlreadyExists
 from kubewright.cli.handlers import machine
 from kubewright.cli.main import main
 from kubewright.kube.client import KubeClient
@@ -76,6 +78,27 @@ def _put(home: Bench, name: str, at: str = FIRST) -> int:
         client.close()
 
 
+def _guard(home: Bench) -> None:
+    """Create a webhook that has to answer, for objects that nobody makes."""
+    hook = {
+        "name": "strict.guard.test",
+        "admissionReviewVersions": ["v1"],
+        "sideEffects": "None",
+        "clientConfig": {"url": "https://guard.test/"},
+        "rules": [{"apiGroups": ["guard.test"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["guards"]}],
+    }
+    kind = "ValidatingWebhookConfiguration"
+    _create(home, {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "guard"}, "webhooks": [hook]})
+
+
+def _create(home: Bench, body: dict[str, Any]) -> None:
+    with closing(_client(home)) as client, suppress(AlreadyExists):
+        client.create(body)
+
+
+GUARDED = "validatingwebhookconfiguration/guard (strict.guard.test)"
+
+
 def _lease(home: Bench) -> dict[str, Any]:
     """Return the Lease of operations that stop etcd or an API server."""
     client = _client(home)
@@ -118,12 +141,15 @@ def test_one_member_is_restored_from_a_snapshot_and_no_revision_is_reused(home: 
     _put(home, "test-kept")
     assert run("snapshot", "save", file)[0] == 0
     last = _put(home, "test-lost")
+    _create(home, {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "late"}})
+    _guard(home)
     code, out, err = run("restore", file, "--plan")
     assert (code, _names(home), _asides(home)) == (0, ["test-kept", "test-lost"], []), err
     assert (out.count("renamed to"), "manifests/etcd.yaml" in out, "kube-apiserver" in out) == (2, True, False)
 
     code, out, err = run("restore", file, "--yes")
     assert code == 0, err
+    assert (GUARDED in err, "The restored data lacks the Nodes late: " in out) == (True, True), (out, err)
     assert _names(home) == ["test-kept"]
     assert _put(home, "test-new") > last + BUMP - 100
     assert [name.startswith("member.before-") for name in _asides(home)] == [True]
@@ -302,6 +328,7 @@ def test_members_are_replaced_with_all_alive_and_with_one_of_three_dead(home: Be
 
 def test_a_cluster_begins_again_with_the_one_member_that_is_left(home: Bench, run: Run) -> None:
     home.up(nodes=0, control_planes=3)
+    _guard(home)
     last, before = _put(home, "test-before-the-loss"), set(_asides(home))
     code, _, err = run("restore", "--from-this-member", "--yes")
     assert (code, "other members of etcd are running" in err, "etcd restore --fence" in err) == (4, True, True)
@@ -312,7 +339,7 @@ def test_a_cluster_begins_again_with_the_one_member_that_is_left(home: Bench, ru
     assert (code, "no other member of etcd answers" in err, "--from-this-member" in err) == (1, True, True)
     code, out, err = run("restore", "--from-this-member", "--yes")
     assert code == 0, err
-    assert "no API server is ready" in out + err
+    assert ("no API server is ready" in out + err, GUARDED in err) == (True, True), err
     code, out, err = run("restore", "--from-this-member", "--yes")
     assert (code, "nothing is changed" in out) == (0, True), err
     assert (list(_members(run)), len(set(_asides(home)) - before)) == ([FIRST], 1)

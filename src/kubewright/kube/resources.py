@@ -118,6 +118,12 @@ RESOURCES: Final = (
         ("SubjectAccessReview", "subjectaccessreviews", False),
         ("SelfSubjectAccessReview", "selfsubjectaccessreviews", False),
     ),
+    *_of_group(
+        "admissionregistration.k8s.io",
+        "v1",
+        ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations", False),
+        ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations", False),
+    ),
     *_of_group("apiextensions.k8s.io", "v1", ("CustomResourceDefinition", "customresourcedefinitions", False)),
     *_of_group("cluster.x-k8s.io", "v1beta2", ("Machine", "machines", True)),
     *_of_group("cluster.x-k8s.io", "v1beta1", ("Machine", "machines", True)),

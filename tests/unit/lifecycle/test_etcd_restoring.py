@@ -15,11 +15,12 @@ from test_etcd_this_member import pod
 from kubewright.base import records
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import CheckFailed, HostError, Interrupted, UsageError, WaitTimeout
-from kubewright.base.events import RecordingReporter, Waited, Warned
+from kubewright.base.events import Line, RecordingReporter, Waited, Warned
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.wait import InstantWaiter
 from kubewright.host.desired import File
 from kubewright.kube.recording import RecordingKube
+from kubewright.kube.resources import NODE
 from kubewright.lifecycle import engine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.etcd import restore
@@ -261,6 +262,48 @@ def test_another_configuration_for_encryption_than_when_the_snapshot_was_saved_i
     box.run(file=str(box.snapshot))
     told = [event.text for event in box.reporter.events if isinstance(event, Warned) and "configuration for encryption" in event.text]
     assert len(told) == warned
+
+
+HOOKS = [{"name": "strict.test"}, {"name": "open.test", "failurePolicy": "Ignore"}, {"name": "named.test", "failurePolicy": "Fail"}]
+WEBHOOKS = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingWebhookConfiguration",
+    "metadata": {"name": "guard"},
+    "webhooks": HOOKS,
+}
+
+
+class Restored(RecordingKube):
+    """A cluster with a webhook, whose Nodes a restore changes."""
+
+    def __init__(self, *nodes: set[str]) -> None:
+        super().__init__()
+        self.create(WEBHOOKS)
+        self.nodes = list(nodes)
+
+    def list(self, resource: Any, /, *arguments: Any, **more: Any) -> Any:
+        if resource is NODE:
+            return [{"metadata": {"name": name}} for name in self.nodes.pop(0)]
+        return super().list(resource, *arguments, **more)
+
+
+def test_webhooks_that_can_lock_the_cluster_are_listed_before_the_question(box: Box) -> None:
+    box.api, told = Restored(), []
+
+    def ask(_: str) -> str:
+        told.extend(event.text for event in box.reporter.events if isinstance(event, Warned) and "failurePolicy" in event.text)
+        return "n"
+
+    with pytest.raises(UsageError, match="the answer was not y"):
+        box.run(file=str(box.snapshot), yes=False, ask=ask)
+    assert [text.rpartition(": ")[2] for text in told] == ["validatingwebhookconfiguration/guard (strict.test, named.test)"]
+
+
+def test_nodes_that_a_restore_has_removed_or_brought_back_are_reported(box: Box) -> None:
+    box.api = Restored({"node1", "new", "both"}, {"both", "old"})
+    box.run(file=str(box.snapshot))
+    said = [event.text for event in box.reporter.events if isinstance(event, Line) and "Nodes" in event.text]
+    assert [text.partition(":")[0] for text in said] == ["The restored data lacks the Nodes new", "The Nodes old are back"]
 
 
 def test_other_members_have_to_be_stopped(box: Box) -> None:

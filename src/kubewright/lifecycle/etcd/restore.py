@@ -15,7 +15,7 @@ from kubewright.base.errors import HostError
 from kubewright.etcd.api import Status
 from kubewright.host.desired import File, Generated, Service
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.etcd import etcdutl, leasing, restore_checks, this_member
+from kubewright.lifecycle.etcd import etcdutl, leasing, restore_checks, restored_objects, this_member
 from kubewright.lifecycle.etcd.context import RestoreContext
 from kubewright.lifecycle.etcd.data import DataSwap
 from kubewright.lifecycle.etcd.request import restore_task
@@ -47,7 +47,7 @@ def carried_out(ctx: RestoreContext) -> Iterator[Step]:
 
 
 def _restore(ctx: RestoreContext) -> Iterator[Step]:
-    member = ctx.member
+    member, nodes = ctx.member, restored_objects.nodes(ctx.cluster_api)
     flags = {"initial-cluster": f"{member.name}={member.peer_url}", **HAS_DATA}
     resumed = ctx.begun(RESTORE) is not None  # etcd may have the new data already
     kept = this_member.taken_over(ctx.host, member, operation=RESTORE, goal=ctx.goal, flags=flags, at=ctx.clock.now())
@@ -64,9 +64,24 @@ def _restore(ctx: RestoreContext) -> Iterator[Step]:
     yield from carry_out(ctx.host, kept, [step], reporter=ctx.reporter, topic="etcd")
     if ctx.host.state(swap.aside) is not None:
         ctx.say(f"etcd has one member now, {member.name}; its earlier data is in {swap.aside}: remove it when you no longer need it")
+    _look_at_objects(ctx, nodes)
     others = sorted(set(restore_checks.others(ctx)[0]))
     if others:
         ctx.say(f"On the other control planes ({', '.join(others)}) run `kubewright etcd member replace`, or reset them and join new ones")
+
+
+def _look_at_objects(ctx: RestoreContext, nodes: frozenset[str] | None) -> None:
+    """Report what the restored data requires, if this machine has an API server and the administrator's credentials.
+
+    `nodes` are those from before. Webhooks that could not be listed then are listed now.
+    """
+    if not ctx.member.api_server or ctx.host.state(ctx.member.layout.kubeconfig("admin")) is None:
+        return
+    api = ctx.administrator(ctx.member.api_server)
+    if ctx.cluster_api is None:
+        restored_objects.warn_of_webhooks(api, reporter=ctx.reporter)
+    for text in restored_objects.differences(nodes, restored_objects.nodes(api), own=ctx.member.name):
+        ctx.say(text)
 
 
 def _data(ctx: RestoreContext, kept: Checkpoint, swap: DataSwap) -> Iterator[Step]:

@@ -10,7 +10,7 @@ from kubewright.base.errors import APIError, CheckFailed
 from kubewright.base.events import Warned
 from kubewright.base.versions import Version
 from kubewright.etcd.api import by_peer_url
-from kubewright.lifecycle.etcd import fencing, saving
+from kubewright.lifecycle.etcd import fencing, restored_objects, saving
 from kubewright.lifecycle.etcd.this_member import FENCE, RESTORE
 from kubewright.lifecycle.steps import checkpoint
 
@@ -27,6 +27,8 @@ def check(ctx: RestoreContext) -> Iterable[Change]:
     if replaces and ctx.restored is None:
         _ = ctx.etcdutl  # it may have to be fetched, which must happen before anything stops
         _warn_of_another_encryption(ctx)
+        if ctx.cluster_api is not None:
+            restored_objects.warn_of_webhooks(ctx.cluster_api, reporter=ctx.reporter)
     if ctx.request.fence or (replaces and ctx.restored is None and ctx.begun(RESTORE) is None):
         ctx.confirm(_lost(ctx))
     return ()
