@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 _LONGEST_CHAIN = 8
+_CONTENT = "the content of a certificate"
+_COMMON_NAME = "2.5.4.3"
 _VERSION = 0xA0
 """The first element of a certificate, which is optional."""
 
@@ -132,7 +134,7 @@ def read(content: bytes, *, source: str) -> Certificate:
     with reading(f"the certificate in {source}", remedy=f"restore {source} from a copy, or remove it together with its key"):
         native = x509.load_der_x509_certificate(content)
         constraints = _constraints(native.extensions)
-        issuer, _, subject, key = _parts(native)
+        issuer, _, subject, key = _parts(der.one(native.tbs_certificate_bytes, _CONTENT))
         return Certificate(
             der=content,
             native=native,
@@ -156,9 +158,23 @@ def first(text: bytes, *, source: str) -> Certificate:
     return read(pem.certificates(text, source=source)[0], source=source)
 
 
-def _parts(native: x509.Certificate) -> list[Element]:
+def first_common_name(text: bytes, *, source: str) -> str:
+    """Return the last common name in the first certificate of PEM text, or ''. Raises CertificateError.
+
+    Only the name is parsed, without the library: importing that takes most of the time of a command that needs nothing
+    else of it.
+    """
+    [content] = pem.certificates(text, source=source)[:1]
+    with reading(f"the certificate in {source}"):
+        inside = next(der.one(content, "a certificate").require(der.SEQUENCE, "a certificate").children())
+        _, _, subject, _ = _parts(inside)
+        attributes = [*itertools.chain.from_iterable(distinguished_names.read(subject))]
+        return next((one.text for one in reversed(attributes) if one.oid == _COMMON_NAME and one.text is not None), "")
+
+
+def _parts(content: Element) -> list[Element]:
     """Return issuer, validity, subject and public key as encoded in the file: the library may encode them differently, which changes the pin."""
-    parts = [*der.one(native.tbs_certificate_bytes, "the content of a certificate").children()]
+    parts = [*content.children()]
     first = 3 if parts[0].identifier == _VERSION else 2
     return parts[first : first + 4]
 

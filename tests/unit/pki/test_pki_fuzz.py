@@ -28,6 +28,7 @@ REQUEST = csr.node_serving_request("node-1", KEY, names=Names(dns=("node-1",), i
 
 PARSERS = {
     "bundles": (lambda text: [certificate.describe() for certificate in certificates.parse(text)], CA.pem + LEAF),
+    "common names": (lambda text: certificates.first_common_name(text, source="x"), LEAF),
     "keys": (lambda text: keys.load(text, source="x").signature_hash(), KEY.pem()),
     "rsa keys": (lambda text: keys.load(text, source="x").public_der(), RSA.pem()),
     "public keys": (lambda text: keys.load_public(text, source="x"), KEY.public_pem()),

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from kubewright.base.randomness import SystemRandom
 from kubewright.cli.rows.commands import HEADS
+from kubewright.pki import issuing, keys
+from kubewright.pki.keys import Algorithm
+from kubewright.pki.specs import CertificateSpec
 
 HEAVY = frozenset(
     {
@@ -44,6 +49,22 @@ def test_an_agent_loads_its_servers_only_after_registration():
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
     assert {"kubewright", "asyncio", "msgspec"} <= loaded
     assert sorted(loaded & {"aiohttp", "grpc", "prometheus_client", "rich", "urllib3"}) == []
+
+
+def test_a_worker_finds_its_name_without_the_x509_library(tmp_path):
+    """Importing that takes a fifth of the time of `upgrade node` on a worker."""
+    spec = CertificateSpec(name="x", base="x", common_name="system:node:one", lifetime=timedelta(days=1), algorithm=Algorithm.ECDSA_P256)
+    key = keys.generate(spec.algorithm)
+    text = issuing.self_signed(spec, key, started=datetime.now(UTC), random=SystemRandom())
+    (tmp_path / "x.crt").write_bytes(text)
+    source = (
+        "import sys; from pathlib import Path; from kubewright.pki import certificates;"
+        f" name = certificates.first_common_name(Path({str(tmp_path / 'x.crt')!r}).read_bytes(), source='x.crt');"
+        " sys.stdout.write(' '.join([name, *sys.modules]))"
+    )
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True, env=environment())
+    name, *loaded = done.stdout.split()
+    assert (name, "kubewright.pki.encoding.der" in loaded, "cryptography" in loaded) == ("system:node:one", True, False)
 
 
 def environment() -> dict[str, str]:

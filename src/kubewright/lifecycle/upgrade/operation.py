@@ -226,7 +226,7 @@ def _node_name(host: Host) -> str:
     with suppress(KubewrightError):
         access = load_access(host.layout.kubeconfig("kubelet"), read=host.read)
         if isinstance(access.identity, ClientCertificate):
-            found = certificates.first(access.identity.cert_pem, source="kubelet.conf").common_name
+            found = certificates.first_common_name(access.identity.cert_pem, source="kubelet.conf")
             if found.startswith(_NODE):
                 return found.removeprefix(_NODE)
     return host.facts.detected.host_name.strip().lower()
