@@ -73,9 +73,9 @@ class ControlPlane:
             layout=self.layout,
         ).configuration
 
-    def fill(self, text=CONFIG):
+    def fill(self, text=CONFIG, *, address="10.98.0.11"):
         """Create everything."""
-        whole, addresses = self.configuration(text), Addresses.of_machine("10.98.0.11")
+        whole, addresses = self.configuration(text), Addresses.of_machine(address)
         means = IssuingSources(SystemClock(), SeededRandom(1))
         for spec in specs.certificates_for(whole, addresses):
             ensure.ensure(self.places.certificates, spec, means)

@@ -182,7 +182,7 @@ class Box:
 
     def __init__(self, root: Path, capsys: Any) -> None:
         self.root = root / "machine"
-        plane = ControlPlane(self.root, capsys).fill()
+        plane = ControlPlane(self.root, capsys).fill(address=ADDRESS)
         self.layout = plane.layout
         data = {"name": "etcd-data", "hostPath": {"path": str(self.layout.etcd_data)}}
         server = pod("kube-apiserver", "x:v1.36.3", {"advertise-address": "127.0.233.9", "secure-port": "6443"}, volumes=[])
@@ -372,6 +372,17 @@ def test_no_member_is_replaced_while_the_cluster_is_not_fit_for_it(
     with pytest.raises(kind) as caught:
         box.run()
     assert caught.value.detail == detail
+    box.require_unchanged()
+
+
+@pytest.mark.parametrize("name", ["server", "peer"])
+def test_no_member_is_replaced_whose_certificates_the_others_would_refuse(box: Box, name: str) -> None:
+    path = Path(box.layout.certificate(f"etcd/{name}"))
+    wrong = Path(box.layout.certificate("apiserver-etcd-client"))
+    path.write_bytes(wrong.read_bytes())
+    with pytest.raises(CheckFailed, match="certificates of etcd on this machine would be refused") as caught:
+        box.run()
+    assert caught.value.detail.startswith(f"etcd/{name}.crt is not for 10.0.0.1")
     box.require_unchanged()
 
 

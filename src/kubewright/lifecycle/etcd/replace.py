@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
+from urllib.parse import urlsplit
 
 from kubewright.base.change import Change
 from kubewright.base.errors import CheckFailed
@@ -28,6 +29,7 @@ from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.kubelet import SERVICE
 from kubewright.lifecycle.steps.static_pods import HAS_DATA
+from kubewright.pki import certificates
 from kubewright.workflow.phases import Phase, Phases, Step
 
 _GOAL: Final = "a member with the data of the others"
@@ -69,10 +71,33 @@ def planned(ctx: ReplaceContext) -> Sequence[Change]:
         ) from error
     if not resumed and ctx.replaced:
         return ()
+    _require_accepted(ctx)
     _require_fit(ctx, members)
     if not resumed:
         _require_another_server(ctx)
     return ()
+
+
+def _require_accepted(ctx: ReplaceContext) -> None:
+    """Require that the certificates of this machine's etcd are valid, and for its address: a new member is reached with them.
+
+    Raises CheckFailed.
+    """
+    address = urlsplit(ctx.member.peer_url).hostname or ""
+    problems = []
+    for base in ("etcd/server", "etcd/peer"):
+        path = ctx.member.layout.certificate(base)
+        found = certificates.first(ctx.host.read(path) or b"", source=str(path))
+        if address not in (*found.names.ips, *found.names.dns):
+            problems.append(f"{base}.crt is not for {address}, but for {', '.join((*found.names.dns, *found.names.ips)) or 'no address'}")
+        if not found.not_before <= ctx.clock.now() < found.not_after:
+            problems.append(f"{base}.crt {certificates.expiry(found, ctx.clock.now())}")
+    if problems:
+        raise CheckFailed(
+            "the certificates of etcd on this machine would be refused by the other members",
+            detail="\n".join(problems),
+            remedy="remove each of them with its key, and create it again: `kubewright init phase certs etcd-server` and `etcd-peer`",
+        )
 
 
 def _require_fit(ctx: ReplaceContext, members: Sequence[Member]) -> None:
