@@ -109,10 +109,11 @@ def test_a_flag_with_a_value_that_no_field_takes_is_named_as_a_flag(flag, value)
 )
 def test_so_is_one_of_other_commands(capsys, argv, flags):
     assert main([*argv]) != 0
-    error, *told, hint = capsys.readouterr().err.splitlines()
+    error, *told, hint, how_to_trace = capsys.readouterr().err.splitlines()
     assert error == "error: the command line is not valid"
     assert [line.split()[0].removesuffix(":") for line in told] == flags
     assert hint == "hint: correct the flags named above"
+    assert how_to_trace == "To see the stack trace of this error execute with --v=5 or higher"
 
 
 def test_errors_name_flags_as_flags_and_fields_of_the_file_as_fields():
