@@ -214,3 +214,13 @@ def test_packages_are_verified_if_they_come_without_tls(
         base.ensure_base(SilentReporter())
     [argv] = ran
     assert ("--force-check-gpg" in argv) is forced
+
+
+@needs_root
+def test_a_directory_that_we_may_not_enter_has_no_clusters_for_us(readable: Path) -> None:
+    closed = readable / "closed"
+    (closed / "clusters").mkdir(parents=True)
+    closed.chmod(0o700)
+    with owner.acting_as(owner.Owner(uid=NOBODY, gid=NOBODY, home=readable)):
+        assert owner.visible(str(closed / "clusters")) == []
+        assert owner.paths_of("dev", state_dir=str(closed / "clusters")).root == closed / "clusters" / "dev"

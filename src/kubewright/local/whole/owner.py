@@ -77,7 +77,11 @@ def visible(state_dir: str = "") -> list[ClusterPaths]:
 
 
 def _in(directory: Path) -> list[ClusterPaths]:
-    return [ClusterPaths(path.parent) for path in sorted(directory.glob("*/cluster.json"))]
+    """Return the clusters in a directory; none if we may not look there, which what is done there next reports."""
+    try:
+        return [ClusterPaths(path.parent) for path in sorted(directory.glob("*/cluster.json"))]
+    except PermissionError:
+        return []
 
 
 def _is_whole(paths: ClusterPaths) -> bool:
