@@ -56,6 +56,7 @@ def test_the_job_of_gitlab_has_a_machine_and_leaves_none(parts: Parts, place: Pa
     kept = place / ".kubewright" / "cache"  # the parts, which the job would make
     kept.mkdir(parents=True)
     (kept / "kubewright").symlink_to(cache().parent)
+    place.chmod(0o777)  # as GitLab does
     given = environment(
         place, CI_PROJECT_DIR=str(place), PIP_FIND_LINKS=str(wheels(place / "wheels")), PATH=f"{place}/bin:{os.environ['PATH']}"
     )
