@@ -152,6 +152,19 @@ def test_a_daemon_is_started_once_and_one_without_a_record_is_replaced(tmp_path:
     assert (client.status(paths), runtime(paths).root.exists()) == ({}, False)
 
 
+def test_a_daemon_that_ran_and_ended_is_not_waited_for(tmp_path: Path) -> None:
+    paths, waiter = ClusterPaths(tmp_path / "dev"), Unwaiting()
+    with pytest.raises(HostError, match='the daemon of cluster "dev" does not run'):
+        client.ready(paths, None, waiter=waiter)
+
+
+class Unwaiting:
+    """A waiter that looks once."""
+
+    def until(self, condition: Callable[[], str | None], **_: object) -> None:
+        assert condition() is None, "it would be waited for"
+
+
 def test_a_cluster_does_not_outlive_the_process_that_it_belongs_to(tmp_path: Path) -> None:
     paths = ClusterPaths(tmp_path / "dev")
     paths.root.mkdir(mode=0o700)

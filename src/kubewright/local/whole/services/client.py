@@ -67,7 +67,11 @@ def start(paths: ClusterPaths, *, owner: int, outlived: str = "") -> DetachedPro
 
 
 def ready(paths: ClusterPaths, process: DetachedProcess | None, *, waiter: Waiter) -> None:
-    """Wait until the daemon listens. Raises ComponentFailed with its last lines if the process that was started ends."""
+    """Wait until the daemon listens.
+
+    Raises ComponentFailed with its last lines if the process that was started ends, HostError if none was started, because
+    a daemon ran, and this one has ended.
+    """
 
     def listens() -> str | None:
         if process is not None and process.poll() not in {None, Locked.exit_code}:  # the other one: it was already running
@@ -76,7 +80,11 @@ def ready(paths: ClusterPaths, process: DetachedProcess | None, *, waiter: Waite
                 detail="\n".join(daemon_process.last_lines(runtime(paths).daemon_log)),
                 remedy=f"`sudo kubewright up --name {paths.name}` starts it again",
             )
-        return None if status(paths) else "it does not listen yet"
+        if status(paths):
+            return None
+        if process is None and not daemon_process.identity(runtime(paths)):
+            raise absent(paths)
+        return "it does not listen yet"
 
     waiter.until(listens, within=_LISTENS_WITHIN, saying="the cluster's daemon", every=0.02, at_most=0.1)
 
