@@ -90,6 +90,11 @@ def apply(machine: Machine, *more: str, check: bool = True) -> Ended:
     return kubewright(machine, "upgrade", "apply", NEXT, "--yes", "--force", IGNORED, *more, check=check)
 
 
+def changes(ended: Ended) -> list[str]:
+    """Return the targets of the changes in the result of an upgrade with `-o json`."""
+    return [one["target"] for one in json.loads(ended.out)["changes"]]
+
+
 def state(machine: Machine) -> State:
     """Return what both tools must have made alike. The machine is a control plane."""
     found = {name: one for name, one in objects(machine).items() if "health-check" not in name}

@@ -30,6 +30,7 @@ from level_kit import (
     apply,
     argument,
     changed,
+    changes,
     configuration,
     content,
     etcd_wanted,
@@ -163,9 +164,11 @@ def test_a_version_without_images_and_a_full_disk_stop_an_upgrade_before_anythin
     machine.run("mkdir", "-p", "/etc/kubernetes/tmp")
     machine.run("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", "/etc/kubernetes/tmp")
     try:
-        full = apply(machine, check=False)
+        refused = apply(machine, check=False)
+        full = apply(machine, f"{IGNORED},DiskSpace", check=False)
     finally:
         machine.run("umount", "/etc/kubernetes/tmp")
+    assert (refused.code, "DiskSpace]: the file system of /etc/kubernetes/tmp has 0 MB left" in refused.err) == (1, True), refused.err
     assert (full.code, "snapshot.db does not fit on its file system" in full.err) == (1, True), full.err
     missing = kubewright(machine, "upgrade", "apply", "v1.36.9", "--yes", "--force", IGNORED, check=False)
     assert (missing.code, "registry.k8s.io/kube-apiserver:v1.36.9" in missing.err) == (1, True), missing.err
@@ -237,8 +240,7 @@ def test_the_backup_of_etcd_is_a_snapshot_and_that_of_kubeadm_a_copy_of_a_runnin
 
 def test_a_second_run_changes_nothing(both: Both) -> None:
     before = content(both.ours)
-    ended = apply(both.ours, "-o", "json")
-    assert json.loads(ended.out) == []
+    assert json.loads(apply(both.ours, "-o", "json").out) == {"changes": [], "proofs": []}
     assert content(both.ours) == before
 
 
@@ -294,7 +296,12 @@ def test_rollback_brings_the_earlier_static_pods_back(both: Both) -> None:
     done = kubewright(machine, "upgrade", "rollback", "--yes", "-o", "json")
     of_cluster = ["configmap kube-system/kubeadm-config", "daemonset kube-system/kube-proxy"]
     targets = [*of_cluster, *(f"file /etc/kubernetes/manifests/{name}.yaml" for name in COMPONENTS)]
-    assert [one["target"] for one in json.loads(done.out)] == targets
+    assert changes(done) == targets
+    proofs = {one["what"]: (one["where"], one["expected"], one["found"]) for one in json.loads(done.out)["proofs"]}
+    assert proofs == {
+        **{f"version of {name}": (machine.name, *[KUBERNETES.removeprefix("v")] * 2) for name in COMPONENTS},
+        **{f"health of {name}": (machine.name, "healthy", "healthy") for name in COMPONENTS},
+    }
     assert [one["target"] for one in json.loads(planned.out)] == targets
     require_running(machine, KUBERNETES)
     again = kubewright(machine, "upgrade", "rollback", "--yes", check=False)

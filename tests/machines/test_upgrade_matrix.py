@@ -14,7 +14,7 @@ from itertools import product
 import pytest
 from cluster_kit import KUBEADM, KUBEWRIGHT, Cluster, at_once, begin
 from interop_kit import members, nodes, words_of
-from level_kit import IGNORED, NEXT, apply
+from level_kit import IGNORED, NEXT, apply, changes
 from machine_kit import SHARED, administer, eventually, gone, kubewright, patiently, ready
 from state_kit import State, require_same
 from testbed import patch_level
@@ -94,15 +94,15 @@ def test_both_tools_leave_the_same_cluster(cluster: Cluster, cell: Cell, matrix:
         require_same(alike(second), alike(third))
         lacks = [BINDING[1]] if cell.other == KUBEADM else []
         assert gone(first, *BINDING) is bool(lacks)
-        again = json.loads(kubewright(second, "upgrade", "node", IGNORED, "-o", "json").out)
-        assert [one["target"].rpartition(" ")[2] for one in again] == lacks
+        again = changes(kubewright(second, "upgrade", "node", IGNORED, "-o", "json"))
+        assert [target.rpartition(" ")[2] for target in again] == lacks
         assert members(first) == dict.fromkeys(CONTROL_PLANES, True)
         wanted = {**dict.fromkeys(CONTROL_PLANES, (True, True)), WORKER: (True, False)}
         eventually(lambda: nodes(first) == wanted, "all Nodes to be ready")
         found = states(machines)
         require_same(expected(cell, found), found)
         require_usable(first)
-        assert json.loads(apply(first, "-o", "json").out) == []
+        assert changes(apply(first, "-o", "json")) == []
         for machine in (third, worker):
             require_unchanged(machine)
         for tool, machine in ((cell.applied, third), (cell.other, worker)):

@@ -18,7 +18,7 @@ import pytest
 from canary_kit import Arguments, made, seen
 from cluster_kit import KUBEADM, at_once, run
 from interop_kit import nodes, words_of
-from level_kit import COMPONENTS, IGNORED, configuration, content, running
+from level_kit import COMPONENTS, IGNORED, changes, configuration, content, running
 from machine_kit import CONFIG, SHARED, eventually, kubewright, patiently, ready, write
 from state_kit import require_same
 from testbed import patch_level
@@ -198,7 +198,7 @@ def test_a_second_run_changes_nothing(both: Both) -> None:
         (both.ours.worker, ("node", "--kubelet", KUBELET)),
     ):
         before = content(machine)
-        assert json.loads(kubewright(machine, "upgrade", *words, IGNORED, "-o", "json").out) == []
+        assert changes(kubewright(machine, "upgrade", *words, IGNORED, "-o", "json")) == []
         assert content(machine) == before
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster_kit import KUBEADM, KUBEWRIGHT, run
 from interop_kit import left, reset
-from level_kit import COMPONENTS, IGNORED, NEXT, apply, files_made, running, state
+from level_kit import COMPONENTS, IGNORED, NEXT, apply, changes, files_made, running, state
 from machine_kit import administer, eventually, kubectl, kubewright
 from state_kit import State
 from testbed import patch_level
@@ -114,7 +114,7 @@ def require_usable(first: Machine, version: str = NEXT) -> None:
 
 def require_unchanged(machine: Machine) -> None:
     """Require that another `upgrade node` of ours changes nothing."""
-    assert json.loads(kubewright(machine, "upgrade", "node", IGNORED, "-o", "json").out) == []
+    assert changes(kubewright(machine, "upgrade", "node", IGNORED, "-o", "json")) == []
 
 
 def require_reset(tool: str, machine: Machine) -> None:

@@ -230,7 +230,7 @@ class Operation(Generic[Request, Configuration, Context]):
     failures: Callable[[Context], Sequence[KubewrightError]] = none_of
     incomplete: str = "not everything could be done"
     again: str = "then run the same command again: it does the remaining steps"
-    report: Callable[[Context], Mapping[str, Any]] | None = None
+    report: Callable[[Result[Context]], Mapping[str, Any]] | None = None
     kubelet_makes: Callable[[Layout], tuple[File, ...]] | str = none_of
 
 
@@ -256,6 +256,11 @@ class Result(Generic[Context]):
             remedies = list(dict.fromkeys(error.remedy for error in self.failures if error.remedy))
             cause = ExceptionGroup("what failed", self.failures)
             raise HostError(self.incomplete, detail=detail, remedy="; ".join(filter(None, [*remedies, self.again]))) from cause
+
+    @property
+    def change_list(self) -> list[dict[str, object]]:
+        """The changes in the form that `-o json` prints."""
+        return Plan(changes=self.changes).as_list()
 
     @property
     def plan(self) -> Plan:

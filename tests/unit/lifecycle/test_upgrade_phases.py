@@ -23,6 +23,7 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.init import downgrades
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import State
+from kubewright.lifecycle.upgrade.context import report
 from kubewright.lifecycle.upgrade.control_plane import proofs
 from kubewright.pki import table
 from snapshot_files import database, snapshot
@@ -55,6 +56,24 @@ def test_manifests_that_differ_are_replaced_in_order_and_their_certificates_rene
         f'Component "{name}" upgraded successfully!' for name in PODS[1:]
     ]
     assert f'SUCCESS! A control plane node of your cluster was upgraded to "{NEW}".\n' in box.lines("upgrade")
+
+
+def test_the_result_lists_the_changes_and_what_was_verified(box):
+    result = box.upgrade()
+    found = report(result)
+    assert [one["target"] for one in found["changes"]] == names(result.changes)
+    rows = [tuple(row.values()) for row in found["proofs"]]
+    verified = [
+        row
+        for name in PODS[1:]
+        for row in ((f"health of {name}", "node1", "healthy", "healthy"), (f"version of {name}", "node1", NEW[1:], NEW[1:]))
+    ]
+    assert rows[:6] == verified
+    assert [row[:3] for row in rows[6:]] == [(f"{name} stays up", "node1", "the same container for 10 s") for name in PODS[1:]]
+    assert all(float(row[3].split()[-2]) >= 10 for row in rows[6:])
+    assert report(box.upgrade()) == {"changes": [], "proofs": []}
+    back = report(box.rollback())["proofs"]
+    assert [tuple(row.values()) for row in back] == [tuple(value.replace(NEW[1:], OLD[1:]) for value in row) for row in verified]
 
 
 def test_a_second_run_changes_nothing(box):
@@ -828,6 +847,15 @@ def test_an_api_server_is_not_stopped_while_no_other_one_is_ready(box):
     box.unready = ()
     box.upgrade()
     assert box.tags() == [ETCD, NEW, NEW, NEW]
+
+
+def test_a_learner_whose_machine_never_came_does_not_keep_etcd_from_being_restarted(box):
+    """Its ID is not one of those that etcd gives to learners that were just added."""
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
+    box.others, box.learners, box.dead = ("", "c"), ("",), ("",)
+    box.upgrade()
+    assert box.tag("etcd") == ETCD
 
 
 def test_the_lease_of_operations_is_released(box):

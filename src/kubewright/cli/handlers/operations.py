@@ -26,7 +26,6 @@ from kubewright.lifecycle import engine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.operation import nothing
-from kubewright.workflow.runner import Plan
 
 if TYPE_CHECKING:
     from kubewright.base.events import Reporter
@@ -73,8 +72,7 @@ def _print_result(operation: Operation[Any, Any, Any], result: Result[Any], *, f
         write_plan(result.plan, form=form)
         return 0
     if form != "text":
-        changes = Plan(changes=result.changes).as_list()
-        write_result(changes if operation.report is None else operation.report(result.context), form=form)
+        write_result(result.change_list if operation.report is None else operation.report(result), form=form)
     sys.stdout.flush()
     result.require_complete()
     return 0

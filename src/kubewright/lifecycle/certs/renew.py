@@ -152,5 +152,5 @@ RENEW: Final = Operation(
     context=lambda request, loaded, bound: RenewContext(bound=bound, options=request, loaded=loaded),
     opening=opening,
     closing=closing,
-    report=lambda ctx: {"certificates": [outcome.as_map() for outcome in ctx.outcomes]},
+    report=lambda result: {"certificates": [outcome.as_map() for outcome in result.context.outcomes]},
 )

@@ -173,5 +173,5 @@ GENERATE_CSR: Final = Operation(
     configure=prepare,
     context=lambda request, whole, bound: RequestContext(bound=bound, options=request, whole=whole),
     opening=opening,
-    report=lambda ctx: dict(ctx.made),
+    report=lambda result: dict(result.context.made),
 )

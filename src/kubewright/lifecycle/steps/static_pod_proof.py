@@ -51,8 +51,9 @@ class StaticPodProof:
 
     `name` is that of its component and container, `pod` that of its pod; `now` returns seconds since 1970. `earlier`
     are the pods that existed before the manifest was replaced: restoring it may continue one of them. `former` are the
-    sandboxes of that time. `proven` has the container that has passed. `replaced` are the pods that existed when the
-    manifest was restored, and that may still be failing.
+    sandboxes of that time. `proven` has the container that has passed, and `reported` the version that the component
+    has reported then. `replaced` are the pods that existed when the manifest was restored, and that may still be
+    failing.
     """
 
     name: str
@@ -63,6 +64,7 @@ class StaticPodProof:
     earlier: set[str] = field(default_factory=set)
     former: set[str] = field(default_factory=set)
     proven: list[Container] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
     replaced: set[str] = field(default_factory=set)
 
     def note(self) -> None:
@@ -127,11 +129,16 @@ class StaticPodProof:
             return str(error)
         if version and reported and core(reported) != version:
             return f"it reports {reported}, not {version}"
-        self.proven[:] = [running]
+        self.proven[:], self.reported[:] = [running], [reported]
         age = self.now() - running.created
         if age < steady:
             return f"it has been running for {age:.0f} s"
         return self.asked.led(running.created) if steady and age < ELECTED else None
+
+    @property
+    def age(self) -> float:
+        """The seconds for which the proven container has been running."""
+        return max((self.now() - one.created for one in self.proven), default=0.0)
 
     def require_lasting(self) -> None:
         """Raise ComponentFailed if the proven container has ended.

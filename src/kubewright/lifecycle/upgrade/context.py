@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from kubewright.apis.kubeadm.node_types import UpgradeApply, UpgradeConfiguration, UpgradeNode
 from kubewright.apis.kubeadm.types import Configuration, InitConfiguration, Timeouts
 from kubewright.apis.machine import Layout
-from kubewright.base.records import dataclass, replace
+from kubewright.base.records import asdict, dataclass, field, replace
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.retrying import RetryingKube
 from kubewright.lifecycle import stored_configuration
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from kubewright.etcd.api import Etcd
     from kubewright.kube.api import KubeAPI
     from kubewright.kube.credentials import Access
+    from kubewright.lifecycle.operation import Result
     from kubewright.lifecycle.steps.health import HealthEndpoint
 
 KUBELET_OPERATION = "kubelet"
@@ -45,11 +46,30 @@ class UpgradeTask:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Proof:
+    """Something that a run has verified: the expected state of a running component, and the one that was found.
+
+    `where` is the Node.
+    """
+
+    what: str
+    where: str
+    expected: str
+    found: str
+
+    def as_map(self) -> dict[str, object]:
+        """Return the form that `-o json` prints."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
 class UpgradeContext(MachineContext):
     """One run of an upgrade command on one machine."""
 
     task: UpgradeTask
     request: UpgradeOptions
+    proofs: list[Proof] = field(default_factory=list)
+    """What the run has verified, in order."""
 
     @property
     def timeouts(self) -> Timeouts:
@@ -133,6 +153,10 @@ class UpgradeContext(MachineContext):
         reach = functools.partial(stacked_etcd.connect, self.client, pki=self.host.layout.pki, files=self.host, clock=self.clock)
         return self.bound.connections.etcd(lambda: reach(api_within=self.timeouts.kubernetes_api_call.seconds, within=within))
 
+    def prove(self, what: str, *, expected: str, found: str) -> None:
+        """Record something that was verified on this machine."""
+        self.proofs.append(Proof(what=what, where=self.node_name, expected=expected, found=found))
+
     @property
     def _access(self) -> Access:
         """The kubeconfig that was given; otherwise admin.conf, or on a worker kubelet.conf."""
@@ -144,3 +168,8 @@ class UpgradeContext(MachineContext):
 def only_control_planes(ctx: UpgradeContext) -> str | None:
     """Return why a phase of control planes is skipped; None on a control plane."""
     return None if ctx.control_plane else NO_CONTROL_PLANE
+
+
+def report(result: Result[UpgradeContext]) -> dict[str, object]:
+    """Return the result of a run for `-o json`: its changes, and what it has verified."""
+    return {"changes": result.change_list, "proofs": [proof.as_map() for proof in result.context.proofs]}

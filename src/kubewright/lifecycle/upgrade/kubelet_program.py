@@ -138,6 +138,7 @@ def _proved(ctx: UpgradeContext, wanted: Version) -> Iterator[Step]:
     yield ctx.components.until(
         lambda: _fault(ctx, wanted), saying=f"the kubelet to run {wanted}", blame=(), within=within, at_most=0.5, remedy=FIX
     )
+    ctx.prove("version of the kubelet of a Ready Node", expected=str(wanted), found=str(wanted))
     if ctx.control_plane:
         from kubewright.lifecycle.upgrade import restarted_pods  # workers have none
 

@@ -25,7 +25,7 @@ from kubewright.lifecycle.operation import Bound, DryRun, Operation, Prepared
 from kubewright.lifecycle.steps import own_runtime
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, DetectedCluster
 from kubewright.lifecycle.upgrade.configuration import machine_part
-from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask
+from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask, report
 from kubewright.lifecycle.upgrade.phases import APPLY as APPLY_PHASES
 from kubewright.lifecycle.upgrade.phases import NODE as NODE_PHASES
 from kubewright.lifecycle.upgrade.planning import versions
@@ -209,6 +209,7 @@ def _operation(section: str, *, checked: Checks, planned: Checks) -> Operation[U
         dry_run=DryRun(variable="KUBEADM_UPGRADE_DRYRUN_DIR", prefix=f"kubeadm-upgrade-{section}-dryrun"),
         opening=_opening,
         closing=_closing,
+        report=report,
     )
 
 

@@ -28,7 +28,7 @@ from kubewright.lifecycle.steps import checkpoint, component_versions, health
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
 from kubewright.lifecycle.upgrade import cluster, kubelet_program
-from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION, UpgradeContext, UpgradeTask
+from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION, UpgradeContext, UpgradeTask, report
 from kubewright.lifecycle.upgrade.control_plane import phase
 from kubewright.lifecycle.upgrade.operation import context, machine_of
 from kubewright.lifecycle.upgrade.planning import versions
@@ -159,4 +159,5 @@ ROLLBACK: Final = Operation(
     configure=prepare,
     context=_context,
     preflight={Mode.APPLY: check},
+    report=report,
 )

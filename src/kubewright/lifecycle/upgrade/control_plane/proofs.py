@@ -14,6 +14,7 @@ from kubewright.etcd import voters
 from kubewright.kube.resources import POD
 from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.steps import component_versions, health, static_pod_proof
+from kubewright.lifecycle.steps.component_versions import core
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD, read_static_pod
 from kubewright.lifecycle.steps.static_pod_proof import Asked, StaticPodProof
 from kubewright.lifecycle.upgrade.control_plane import elections
@@ -31,8 +32,9 @@ _ENDS_WITHIN: Final = 8.0
 """Seconds in which an API server answers its last requests: the kubelet first tries to start the new pod after ten."""
 _NUDGED: Final = "kubewright.upgrade/nudged"
 _NUDGED_EVERY: Final = 1.0
-_REMEDY = "fix what the component reports, then run the same command again"
-_ETCD_LOST = (
+_HEALTHY: Final = "healthy"
+_REMEDY: Final = "fix what the component reports, then run the same command again"
+_ETCD_LOST: Final = (
     "if etcd cannot use its data any more: with other members, run `kubewright etcd member replace` on this machine; without them, "
     "`kubewright etcd restore` with the snapshot that was saved below /etc/kubernetes/tmp before the upgrade"
 )
@@ -50,7 +52,19 @@ def _pod_of(ctx: UpgradeContext, name: str) -> str:
 
 
 def wait(ctx: UpgradeContext, proof: StaticPodProof, version: str, *, back: bool = False, steady: float = 0.0) -> Waited:
-    """Wait until a proof succeeds. Raises ComponentFailed or WaitTimeout with the last output of the component."""
+    """Wait until a proof succeeds, and record it. Raises ComponentFailed or WaitTimeout with the last output of the component."""
+    waited = _until(ctx, proof, version, back=back, steady=steady)
+    if steady:
+        found = f"the same container for {proof.age:.0f} s"
+        ctx.prove(f"{proof.name} stays up", expected=f"the same container for {steady:.0f} s", found=found)
+    else:
+        ctx.prove(f"health of {proof.name}", expected=_HEALTHY, found=_HEALTHY)
+        if version:
+            ctx.prove(f"version of {proof.name}", expected=version, found="".join(map(core, proof.reported)) or "not reported")
+    return waited
+
+
+def _until(ctx: UpgradeContext, proof: StaticPodProof, version: str, *, back: bool, steady: float) -> Waited:
     saying = f"{proof.name} to run{f' {version}' if version else ''}" if not steady else f"{proof.name} to stay up"
     speed_up = _stopping(ctx, proof) if proof.name == API_SERVER else _nudging(ctx, proof.name)
 
