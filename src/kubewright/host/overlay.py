@@ -206,6 +206,9 @@ class _PlannedRuntime:
     def sandbox_image(self) -> str:
         return self._base.sandbox_image()
 
+    def image_directories(self) -> Sequence[PurePosixPath]:
+        return self._base.image_directories()
+
     def cgroup_driver(self) -> str | None:
         return self._base.cgroup_driver()
 

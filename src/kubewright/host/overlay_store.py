@@ -19,7 +19,7 @@ from kubewright.host.filesystem.mounts import mounted_at, unknown_mounts
 from kubewright.host.filesystem.paths import OUTER_MODE, checked, follow, resolved
 from kubewright.host.filesystem.trees import Refusals
 from kubewright.host.seam import Host
-from kubewright.host.states import FileState, Kind, ServiceState
+from kubewright.host.states import FileState, FileSystem, Kind, ServiceState
 
 _NO_LOCK = {Kind.LINK: errno.ELOOP, Kind.DIRECTORY: errno.EISDIR, Kind.SOCKET: errno.ENXIO}
 """The system's error for opening such a file for reading and writing without following links (open(2))."""
@@ -82,6 +82,9 @@ class OverlayStore:
         with self.lock:
             written = {entry.name for entry in self._written if entry.parent == place and entry != place}
         return [path / name for name in sorted(written.union(entry.name for entry in below if not self._is_hidden(entry)))]
+
+    def space(self, path: PurePosixPath, /) -> FileSystem:
+        return self._base.space(path)
 
     def weakness(self, path: PurePosixPath, /) -> str:
         return self._base.weakness(path)

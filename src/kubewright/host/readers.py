@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
-from kubewright.host.states import FileState
+from kubewright.host.states import FileState, FileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -30,6 +30,10 @@ class FileReader(Protocol):
 
     def entries(self, path: PurePosixPath, /) -> list[PurePosixPath]:
         """Return the entries of a directory, sorted; none if there is no directory."""
+        ...
+
+    def space(self, path: PurePosixPath, /) -> FileSystem:
+        """Return the file system that contains a path. Raises HostError if the path does not exist."""
         ...
 
     def weakness(self, path: PurePosixPath, /) -> str:

@@ -263,6 +263,10 @@ class ContainerRuntime(Protocol):
         """Read: return the image of the pods' sandbox containers, '' if the runtime does not report it (containerd from 2.0 on)."""
         ...
 
+    def image_directories(self) -> Sequence[PurePosixPath]:
+        """Read: return the directories that contain its images, with that of its snapshots first; none if it has no such directory."""
+        ...
+
     def cgroup_driver(self) -> str | None:
         """Read: return `systemd` or `cgroupfs`, None if it does not report it; the kubelet's configuration must then set it."""
         ...

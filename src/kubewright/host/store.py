@@ -37,7 +37,7 @@ from kubewright.host.filesystem.paths import checked
 from kubewright.host.filesystem.trees import Refusals
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Services, Tunnels
-from kubewright.host.states import FileState, Kind, ServiceState, TunnelState
+from kubewright.host.states import FileState, FileSystem, Kind, ServiceState, TunnelState
 
 
 class Store(FileReader, Protocol):
@@ -130,6 +130,9 @@ class StoreHost(ABC):
 
     def entries(self, path: PurePosixPath, /) -> list[PurePosixPath]:
         return self._store.entries(path)
+
+    def space(self, path: PurePosixPath, /) -> FileSystem:
+        return self._store.space(path)
 
     def weakness(self, path: PurePosixPath, /) -> str:
         return self._store.weakness(path)

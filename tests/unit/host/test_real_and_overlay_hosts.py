@@ -84,6 +84,9 @@ class Runtime:
     def sandbox_image(self):
         return "pause:1"
 
+    def image_directories(self):
+        return [PurePosixPath("/var/lib/images")]
+
     def cgroup_driver(self):
         return "systemd"
 

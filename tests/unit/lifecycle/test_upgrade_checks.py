@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 from upgrade_kit import NEW, OLD, ControlPlane, store, with_another_control_plane
 
-from kubewright.base.errors import KubewrightError
+from kubewright.base.change import Action, Change
+from kubewright.base.errors import HostError, KubewrightError, UsageError
 from kubewright.base.events import Checked
+from kubewright.host.filesystem.files import Files
+from kubewright.host.states import FileSystem
 from kubewright.kube.resources import POD
+from kubewright.manifests.static_pods import ENDPOINT
 
 ETCD = "3.6.8-0"
 
@@ -87,3 +91,66 @@ def test_a_scheduler_that_uses_the_api_servers_of_other_machines_is_warned_about
     box.upgrade()
     [text] = told_by(box, "LocalAPIServer")
     assert text.startswith(f"{path} names https://cluster.test:6443 instead of the API server of this machine")
+
+
+@pytest.mark.parametrize(("present", "told"), [("3.6.6-0", True), (ETCD, False)])
+def test_an_etcd_that_would_lose_its_quorum_is_told_before_the_confirmation_if_it_is_restarted(box, present, told):
+    box.others, box.dead = ("node2", "node3"), ("node3",)
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, present))
+    asked, before = [], box.manifests()
+    with pytest.raises(UsageError, match="the answer was not y"):
+        box.upgrade(ask=lambda _: asked.append(told_by(box, "EtcdQuorum")) or "n")
+    [found] = asked
+    assert [text.partition(":")[0] for text in found] == ["etcd is not restarted, because it would lose its quorum"] * told
+    assert ["node3 at https://10.98.1.1:2380" in text for text in found] == [True] * told
+    assert box.manifests() == before
+
+
+@pytest.mark.parametrize("unready", [True, False])
+def test_an_api_server_without_another_one_that_is_ready_is_told_by_the_name_of_a_check(box, unready):
+    with_another_control_plane(box, status="True")
+    pod = box.kube.get(POD, "kube-apiserver-node2", "kube-system")
+    pod["metadata"]["annotations"] = {ENDPOINT: "10.98.0.12:6443"}
+    box.kube.update(pod)
+    box.unready = ("https://10.98.0.12:6443",) if unready else ()
+    with suppress(HostError):  # it is not stopped
+        box.upgrade()
+    assert len(told_by(box, "OtherAPIServer")) == unready
+
+
+IMAGES = f"registry.k8s.io/kube-apiserver:{NEW}", f"registry.k8s.io/kube-scheduler:{NEW}"
+
+
+@pytest.mark.parametrize(
+    ("missing", "devices", "available", "told"),
+    [
+        (2, (1, 2), 500, []),
+        (2, (1, 2), 205, ["2 images", "the snapshot of etcd"]),
+        (2, (1, 1), 470, ["2 images and the snapshot of etcd"]),
+        (0, (1, 1), 270, []),
+        (0, (1, 1), 260, ["the snapshot of etcd"]),
+    ],
+)
+def test_file_systems_without_space_for_images_and_the_snapshot_are_told_by_the_name_of_a_check(
+    box, monkeypatch, missing, devices, available, told
+):
+    box.runtime.missing = {*IMAGES[:missing]}
+    monkeypatch.setattr(type(box.runtime), "pull", lambda _, image: Change(target=f"image {image}", action=Action.CREATE), raising=False)
+
+    def space(_, path):
+        device = devices[path.is_relative_to(box.layout.kubernetes)]
+        return FileSystem(device=device, capacity=1 << 40, available=available * 1_000_000, inodes=9, inodes_free=9)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Files, "space", space)
+        with suppress(HostError):  # the snapshot does not fit
+            box.upgrade()
+    assert [text.partition(" are needed for ")[2].partition(";")[0] for text in told_by(box, "DiskSpace")] == told
+
+
+def test_a_second_upgrade_needs_no_space(box, monkeypatch):
+    box.upgrade()
+    monkeypatch.setattr(Files, "space", lambda *_: FileSystem(device=1, capacity=1, available=0, inodes=9, inodes_free=9))
+    box.upgrade()
+    assert (told_by(box, "DiskSpace"), told_by(box, "EtcdQuorum"), told_by(box, "OtherAPIServer")) == ([], [], [])

@@ -69,6 +69,8 @@ class Runtime:
         self.box = box
         self.broken: set[str] = set()
         self.at = NEW
+        self.missing: set[str] = set()
+        """The images that it does not have."""
         self.starts: list[str] = []
         self.stopped: list[str] = []
         self.held: dict[str, Callable[[], bool]] = {}
@@ -115,7 +117,10 @@ class Runtime:
         )
 
     def has_image(self, image):
-        return True
+        return image not in self.missing
+
+    def image_directories(self):
+        return [Path(self.box.root)]
 
     def last_lines(self, pod, *, count, container=""):
         if container:

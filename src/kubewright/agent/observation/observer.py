@@ -49,17 +49,11 @@ class NodeRuntime(Protocol):
     def give_pod_range(self, cidrs: str, /) -> None: ...
 
 
-class Disks(FileReader, Protocol):
-    """The files of a machine, and the file systems that contain them."""
-
-    def space(self, path: PurePosixPath, /) -> FileSystem: ...
-
-
 @dataclass(frozen=True, kw_only=True)
 class ObservedMachine:
     """Read access to a machine. `root` is the directory whose file system is reported as the node's; without `runtime` there is none."""
 
-    files: Disks
+    files: FileReader
     network: Network
     look_up: LookUp
     root: PurePosixPath

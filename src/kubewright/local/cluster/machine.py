@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 import kubewright
 from kubewright.base.change import Action, Change
@@ -142,6 +142,9 @@ class _ProgramsAsImages:
 
     def sandbox_image(self) -> str:
         return ""
+
+    def image_directories(self) -> Sequence[PurePosixPath]:
+        return []
 
     def cgroup_driver(self) -> str | None:
         return None

@@ -18,7 +18,7 @@ from kubewright.kube.resources import NODE
 from kubewright.kube.server_info import server_version
 from kubewright.lifecycle.steps import component_versions, preflight, renewal
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
-from kubewright.lifecycle.upgrade.control_plane import hand_edits, phase
+from kubewright.lifecycle.upgrade.control_plane import disk_space, gate, hand_edits, phase
 from kubewright.lifecycle.upgrade.planning import versions
 from kubewright.lifecycle.upgrade.planning.health import Health
 from kubewright.lifecycle.upgrade.preflight import TOPIC, check_machine
@@ -67,9 +67,23 @@ def node(ctx: UpgradeContext) -> Iterator[Step]:
 
 def _own(ctx: UpgradeContext) -> None:
     """Run the checks that kubeadm does not have. Raises CheckFailed."""
-    _ = ctx.cluster  # read first: an error of that is not a finding of a check
+    _ = ctx.cluster, ctx.replaced  # first: an error of these is not a finding of a check
     ignored = ctx.task.settings.ignore_preflight_errors
     preflight.require_passed(run_checks(_CHECKS, ctx, ignored=ignored, in_order=True), reporter=ctx.reporter)
+
+
+def _quorum(ctx: UpgradeContext) -> Iterable[Finding]:
+    """Require that etcd can lose this machine's member, if that is going to be restarted. Raises as the gate does."""
+    if ETCD in ctx.replaced:
+        gate.require_quorum(ctx)
+    return ()
+
+
+def _other_servers(ctx: UpgradeContext) -> Iterable[Finding]:
+    """Require another API server that is ready, if there are others and this one is going to be restarted. Raises as the gate does."""
+    if API_SERVER in ctx.replaced:
+        gate.require_another_server(ctx)
+    return ()
 
 
 def _other_minor(ctx: UpgradeContext) -> Iterator[Finding]:
@@ -174,6 +188,9 @@ def _removed_apis(ctx: UpgradeContext) -> Iterator[Finding]:
 
 
 _CHECKS: Final = (
+    Check(name="EtcdQuorum", find=_quorum),
+    Check(name="OtherAPIServer", find=_other_servers),
+    Check(name="DiskSpace", find=disk_space.find),
     Check(name="EtcdMinor", find=_other_minor),
     Check(name="APIServerSkew", find=_apart),
     Check(name="CertificateExpiration", find=_expiring),

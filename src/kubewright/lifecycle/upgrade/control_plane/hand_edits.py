@@ -8,16 +8,14 @@ this upgrade and later ones apply.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.base import yaml
 from kubewright.base.errors import HostError
-from kubewright.base.events import SilentReporter
 from kubewright.base.masking import mask
 from kubewright.base.records import dataclass, replace
 from kubewright.host.desired import Directory, File, Show
-from kubewright.host.overlay import OverlayHost
 from kubewright.kube import patches
 from kubewright.lifecycle import kept_patches
 from kubewright.lifecycle.steps import static_pods
@@ -100,7 +98,7 @@ def _edits(ctx: UpgradeContext) -> Iterator[HandEdit]:
         if not old:
             continue
         path = str(ctx.host.layout.manifest(name))
-        rendered, there = (yaml.load(one, source=path) for one in (_returned(phase.rendered(before, name)), old))
+        rendered, there = (yaml.load(one, source=path) for one in (phase.returned(phase.rendered(before, name)), old))
         if not isinstance(rendered, dict) or not isinstance(there, dict):
             continue
         there = _aligned(there, rendered)
@@ -144,14 +142,4 @@ def _starts_first(argument: object) -> bool:
 def _at(ctx: UpgradeContext, version: str) -> UpgradeContext:
     """Return the context of a silent run with another version and the last run's patches that writes nothing."""
     init = replace(ctx.task.init, patches_directory=kept_patches.chosen(ctx.host, ""))
-    bound = replace(ctx.bound, host=OverlayHost(ctx.host), reporter=SilentReporter())
-    return replace(ctx, bound=bound, task=replace(ctx.task, version=version, init=init))
-
-
-def _returned(steps: Generator[object, None, bytes]) -> bytes:
-    """Exhaust a generator and return its result."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return bytes(end.value)
+    return phase.draft(ctx, replace(ctx.task, version=version, init=init))

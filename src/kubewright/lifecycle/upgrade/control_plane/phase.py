@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.base.errors import DocumentError
-from kubewright.base.records import dataclass
+from kubewright.base.events import SilentReporter
+from kubewright.base.records import dataclass, replace
 from kubewright.host.desired import Directory, File
+from kubewright.host.overlay import OverlayHost
 from kubewright.kube.objects import DesiredObject, ensure_object
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.steps import boot_recovery, checkpoint, component_versions, operation_lease, static_pod_proof, static_pods
@@ -30,7 +32,9 @@ from kubewright.manifests import objects
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
-    from kubewright.lifecycle.upgrade.context import UpgradeContext
+    from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask
+
+T = TypeVar("T")
 
 TOPIC: Final = "upgrade/staticpods"
 OPERATION: Final = "upgrade"
@@ -71,6 +75,26 @@ def upgrade(ctx: UpgradeContext) -> Iterator[Step]:
         _say_equal(ctx, [one.name for one in found])
     _follow(ctx)
     ctx.say("upgrade/control-plane", "The control plane of this machine has been upgraded")
+
+
+def replaced(ctx: UpgradeContext) -> frozenset[str]:
+    """Return the names of the static pods that this upgrade replaces. Nothing is written or reported."""
+    return frozenset(one.name for one in returned(_manifests(draft(ctx, ctx.task))) if one.differs)
+
+
+def draft(ctx: UpgradeContext, task: UpgradeTask) -> UpgradeContext:
+    """Return the context of a silent run that writes nothing."""
+    return replace(ctx, bound=replace(ctx.bound, host=OverlayHost(ctx.host), reporter=SilentReporter()), task=task)
+
+
+def returned(steps: Generator[object, None, T]) -> T:
+    """Exhaust a generator and return its result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def _is_unfinished(ctx: UpgradeContext) -> bool:
