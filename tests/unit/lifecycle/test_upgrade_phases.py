@@ -663,6 +663,34 @@ def test_static_pods_that_a_new_kubelet_starts_again_are_waited_for(box, tmp_pat
     assert [one.pod_uid.endswith(" of another release") for one in box.runtime.containers(namespace="kube-system")] == [True] * 4
 
 
+@pytest.mark.parametrize(("present", "alone"), [("v1.35.4", True), (OLD, False)])
+def test_only_a_kubelet_of_another_minor_release_needs_the_lease_because_it_restarts_static_pods(box, tmp_path, monkeypatch, present, alone):
+    box.upgrade()
+    box.kubelet(present)
+    holders, ready = [], box.kubelet_started
+
+    def started():
+        holders.append(box.kube.get(LEASE, "kubewright-operation", "kube-system")["spec"]["holderIdentity"])
+        ready()
+
+    monkeypatch.setattr(box, "kubelet_started", started)
+    box.upgrade(options={"kubelet": box.kubelet(NEW, path=tmp_path / "new-kubelet")})
+    assert holders == ["node1" if alone else ""]
+
+
+def test_a_kubelet_of_another_minor_release_is_not_replaced_while_etcd_would_lose_its_quorum(box, tmp_path):
+    box.upgrade()
+    box.kubelet("v1.35.4")
+    box.others, box.dead = ("b", "c"), ("c",)
+    options = {"kubelet": box.kubelet(NEW, path=tmp_path / "new-kubelet")}
+    with pytest.raises(HostError, match="it would lose its quorum: other members are dead"):
+        box.upgrade(options=options)
+    assert Path(box.root / "bin/kubelet").read_text().split()[-1] == "v1.35.4"
+    box.dead = ()
+    box.upgrade(options=options)
+    assert Path(box.root / "bin/kubelet").read_text().split()[-1] == NEW
+
+
 def test_a_kubelet_that_does_not_work_makes_way_for_the_earlier_one(box, tmp_path):
     box.kubelet(OLD)
     box.runtime.broken = {NEW}

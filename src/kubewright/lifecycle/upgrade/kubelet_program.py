@@ -6,6 +6,7 @@ The program is replaced by one rename. If the Node does not become Ready with it
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE
 from kubewright.kube.server_info import server_version
 from kubewright.lifecycle.steps import checkpoint, component_versions, draining
-from kubewright.lifecycle.steps.detected_cluster import API_SERVER, read_static_pod
+from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD, read_static_pod
 from kubewright.lifecycle.steps.kubelet import FIX, SERVICE
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
 from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION
@@ -52,17 +53,33 @@ def replace(ctx: UpgradeContext) -> Iterator[Step]:
         _discard_ended(ctx.host)  # a run that was killed at its end has left it
         ctx.say(_TOPIC, f"The kubelet is {version} already")
     else:
-        if ctx.request.drain:
-            yield from _drain(ctx)
-        file = File(path=place, content=content or b"", mode=_MODE)
-        kept = checkpoint.prepare(ctx.host, operation=KUBELET_OPERATION, goal=str(version), files=[file], at=ctx.clock.now())
-        ctx.say(_TOPIC, f"Replacing {place} by the kubelet {version}")
-        try:
-            yield from carry_out(ctx.host, kept, [_step(ctx, kept, new=version)], reporter=ctx.reporter, topic=_TOPIC)
-        finally:
-            _discard_ended(ctx.host)
+        restarts = ctx.control_plane and (begun is not None or _version(ctx, str(place)).line != version.line)
+        with _exclusive(ctx) if restarts else nullcontext():
+            if ctx.request.drain:
+                yield from _drain(ctx)
+            file = File(path=place, content=content or b"", mode=_MODE)
+            kept = checkpoint.prepare(ctx.host, operation=KUBELET_OPERATION, goal=str(version), files=[file], at=ctx.clock.now())
+            ctx.say(_TOPIC, f"Replacing {place} by the kubelet {version}")
+            try:
+                yield from carry_out(ctx.host, kept, [_step(ctx, kept, new=version)], reporter=ctx.reporter, topic=_TOPIC)
+            finally:
+                _discard_ended(ctx.host)
         ctx.say(_TOPIC, f"The kubelet runs {version}")
     yield from _undrain(ctx)
+
+
+@contextmanager
+def _exclusive(ctx: UpgradeContext) -> Iterator[None]:
+    """Hold the lease of operations while the kubelet starts all static pods again, as one of another minor release does.
+
+    Raises HostError if the cluster would not work without etcd and the API server of this machine (`gate`).
+    """
+    from kubewright.lifecycle.steps import operation_lease  # workers need neither
+    from kubewright.lifecycle.upgrade.control_plane import phase
+
+    with operation_lease.held(ctx.client, identity=ctx.node_name, clock=ctx.clock, waiter=ctx.waiter, reporter=ctx.reporter):
+        phase.require_fit(ctx, [name for name in (ETCD, API_SERVER) if ctx.host.state(ctx.host.layout.manifest(name)) is not None])
+        yield
 
 
 def taken_back(ctx: UpgradeContext, kept: Checkpoint) -> list[Change]:

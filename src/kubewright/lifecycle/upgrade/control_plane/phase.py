@@ -176,7 +176,7 @@ def _replaced(ctx: UpgradeContext, found: Sequence[Manifest]) -> Iterator[Step]:
             lease = stack.enter_context(
                 operation_lease.held(ctx.client, identity=ctx.node_name, clock=ctx.clock, waiter=ctx.waiter, reporter=ctx.reporter)
             )
-        _require_fit(ctx, pods)
+        require_fit(ctx, pods)
         if kept.state is checkpoint.State.PREPARED and any(one.name == ETCD for one in found):
             etcd_backup.save(ctx)
         stack.enter_context(boot_recovery.enabled(ctx.host, ctx.bound.machine.program, needed=bool(kept.pairs), reporter=ctx.reporter))
@@ -185,7 +185,7 @@ def _replaced(ctx: UpgradeContext, found: Sequence[Manifest]) -> Iterator[Step]:
     _back_up(ctx, kept, list(pods))
 
 
-def _require_fit(ctx: UpgradeContext, names: Collection[str]) -> None:
+def require_fit(ctx: UpgradeContext, names: Collection[str]) -> None:
     """Raise HostError if the cluster would not work without the components that are to be stopped."""
     if ETCD in names:
         gate.require_quorum(ctx)
@@ -262,7 +262,7 @@ def _step(
     def before() -> Iterator[Step]:
         if lease is not None and {ETCD, API_SERVER} & {*names}:
             lease.require()
-            _require_fit(ctx, names)
+            require_fit(ctx, names)
         if ETCD in names:
             gate.give_leadership_away(ctx)
         for pod in pods:
