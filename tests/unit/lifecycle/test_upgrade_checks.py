@@ -10,10 +10,10 @@ from upgrade_kit import NEW, OLD, ControlPlane, store, with_another_control_plan
 
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import HostError, KubewrightError, UsageError
-from kubewright.base.events import Checked
+from kubewright.base.events import Checked, Waiting
 from kubewright.host.filesystem.files import Files
 from kubewright.host.states import FileSystem
-from kubewright.kube.resources import POD
+from kubewright.kube.resources import LEASE, POD
 from kubewright.manifests.static_pods import ENDPOINT
 
 ETCD = "3.6.8-0"
@@ -105,6 +105,27 @@ def test_an_etcd_that_would_lose_its_quorum_is_told_before_the_confirmation_if_i
     assert [text.partition(":")[0] for text in found] == ["etcd is not restarted, because it would lose its quorum"] * told
     assert ["node3 at https://10.98.1.1:2380" in text for text in found] == [True] * told
     assert box.manifests() == before
+
+
+def test_a_machine_waits_for_its_turn_before_the_quorum_is_checked(box, monkeypatch):
+    """The machine that is being upgraded restarts its member meanwhile."""
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
+    box.others, box.dead = ("node2", "node3"), ("node2",)
+    spec = {"holderIdentity": "node2", "leaseDurationSeconds": 30, "renewTime": "2026-01-01T00:00:00.000000Z"}
+    metadata = {"name": "kubewright-operation", "namespace": "kube-system"}
+    box.kube.create({"apiVersion": LEASE.api_version, "kind": LEASE.kind, "metadata": metadata, "spec": spec})
+    sleep = box.clock.sleep
+
+    def others_work(seconds):
+        sleep(seconds)
+        if box.dead and any(isinstance(event, Waiting) and event.what == "this machine's turn" for event in box.reporter.events):
+            box.dead = ()
+            box.kube.delete(LEASE, "kubewright-operation", "kube-system")
+
+    monkeypatch.setattr(box.clock, "sleep", others_work)
+    box.upgrade()
+    assert (told_by(box, "EtcdQuorum"), box.tag("etcd")) == ([], ETCD)
 
 
 @pytest.mark.parametrize("unready", [True, False])

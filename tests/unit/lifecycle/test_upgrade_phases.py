@@ -664,7 +664,9 @@ def test_static_pods_that_a_new_kubelet_starts_again_are_waited_for(box, tmp_pat
 
 
 @pytest.mark.parametrize(("present", "alone"), [("v1.35.4", True), (OLD, False)])
-def test_only_a_kubelet_of_another_minor_release_needs_the_lease_because_it_restarts_static_pods(box, tmp_path, monkeypatch, present, alone):
+def test_only_a_kubelet_of_another_minor_release_needs_the_lease_because_it_restarts_static_pods(
+    box, tmp_path, monkeypatch, present, alone
+):
     box.upgrade()
     box.kubelet(present)
     holders, ready = [], box.kubelet_started

@@ -74,10 +74,9 @@ def _exclusive(ctx: UpgradeContext) -> Iterator[None]:
 
     Raises HostError if the cluster would not work without etcd and the API server of this machine (`gate`).
     """
-    from kubewright.lifecycle.steps import operation_lease  # workers need neither
-    from kubewright.lifecycle.upgrade.control_plane import phase
+    from kubewright.lifecycle.upgrade.control_plane import phase  # workers have none
 
-    with operation_lease.held(ctx.client, identity=ctx.node_name, clock=ctx.clock, waiter=ctx.waiter, reporter=ctx.reporter):
+    with phase.turn(ctx):
         phase.require_fit(ctx, [name for name in (ETCD, API_SERVER) if ctx.host.state(ctx.host.layout.manifest(name)) is not None])
         yield
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -66,10 +67,15 @@ def node(ctx: UpgradeContext) -> Iterator[Step]:
 
 
 def _own(ctx: UpgradeContext) -> None:
-    """Run the checks that kubeadm does not have. Raises CheckFailed."""
+    """Run the checks that kubeadm does not have. Raises CheckFailed.
+
+    If a component is going to be stopped, other machines are not checked while one of them stops its own.
+    """
     _ = ctx.cluster, ctx.replaced  # first: an error of these is not a finding of a check
     ignored = ctx.task.settings.ignore_preflight_errors
-    preflight.require_passed(run_checks(_CHECKS, ctx, ignored=ignored, in_order=True), reporter=ctx.reporter)
+    with phase.turn(ctx) if ctx.replaced & {ETCD, API_SERVER} else nullcontext():
+        report = run_checks(_CHECKS, ctx, ignored=ignored, in_order=True)
+    preflight.require_passed(report, reporter=ctx.reporter)
 
 
 def _quorum(ctx: UpgradeContext) -> Iterable[Finding]:

@@ -7,7 +7,7 @@ phases/upgrade/staticpods.go).
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -173,9 +173,7 @@ def _replaced(ctx: UpgradeContext, found: Sequence[Manifest]) -> Iterator[Step]:
     with ExitStack() as stack:
         lease = None
         if pods.keys() & {ETCD, API_SERVER}:
-            lease = stack.enter_context(
-                operation_lease.held(ctx.client, identity=ctx.node_name, clock=ctx.clock, waiter=ctx.waiter, reporter=ctx.reporter)
-            )
+            lease = stack.enter_context(turn(ctx))
         require_fit(ctx, pods)
         if kept.state is checkpoint.State.PREPARED and any(one.name == ETCD for one in found):
             etcd_backup.save(ctx)
@@ -183,6 +181,11 @@ def _replaced(ctx: UpgradeContext, found: Sequence[Manifest]) -> Iterator[Step]:
         settle = partial(_settle, ctx, list(pods.values()))
         yield from carry_out(ctx.host, kept, _steps(ctx, kept, pods, lease=lease), reporter=ctx.reporter, topic=TOPIC, settle=settle)
     _back_up(ctx, kept, list(pods))
+
+
+def turn(ctx: UpgradeContext) -> AbstractContextManager[OperationLease]:
+    """Wait for this machine's turn, and hold the lease of operations during a block. Raises WaitTimeout."""
+    return operation_lease.held(ctx.client, identity=ctx.node_name, clock=ctx.clock, waiter=ctx.waiter, reporter=ctx.reporter)
 
 
 def require_fit(ctx: UpgradeContext, names: Collection[str]) -> None:
