@@ -19,7 +19,7 @@ from kubewright.base.records import dataclass, replace
 from kubewright.host.desired import Directory, File
 from kubewright.host.overlay import OverlayHost
 from kubewright.kube.objects import DesiredObject, ensure_object
-from kubewright.lifecycle import machine_record
+from kubewright.lifecycle import kept_patches, machine_record
 from kubewright.lifecycle.steps import boot_recovery, checkpoint, component_versions, operation_lease, static_pod_proof, static_pods
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.operation_lease import OperationLease
@@ -78,8 +78,14 @@ def upgrade(ctx: UpgradeContext) -> Iterator[Step]:
 
 
 def replaced(ctx: UpgradeContext) -> frozenset[str]:
-    """Return the names of the static pods that this upgrade replaces. Nothing is written or reported."""
-    return frozenset(one.name for one in returned(_manifests(draft(ctx, ctx.task))) if one.differs)
+    """Return the names of the static pods that this upgrade replaces. Nothing is written or reported.
+
+    Changes by hand that are going to be kept are no patches yet.
+    """
+    init = ctx.task.init
+    if ctx.request.keep_changes:
+        init = replace(init, patches_directory=kept_patches.chosen(ctx.host, ""))
+    return frozenset(one.name for one in returned(_manifests(draft(ctx, replace(ctx.task, init=init)))) if one.differs)
 
 
 def draft(ctx: UpgradeContext, task: UpgradeTask) -> UpgradeContext:
