@@ -229,7 +229,7 @@ class _Queue:
         """The learners that were left over."""
 
     def turn(self) -> None:
-        """Try once. A learner that is left over is removed: etcd accepts one learner at a time, so it would block all others for ever."""
+        """Try once. A learner that is left over is removed: etcd accepts one learner at a time, so it would block all others."""
         try:
             self._etcd.add_learner(self._desired.peer_url)
             self.done = True

@@ -170,6 +170,14 @@ def test_file_systems_without_space_for_images_and_the_snapshot_are_told_by_the_
     assert [text.partition(" are needed for ")[2].partition(";")[0] for text in told_by(box, "DiskSpace")] == told
 
 
+def test_a_directory_of_images_that_cannot_be_looked_at_does_not_stop_an_upgrade(box, monkeypatch):
+    box.runtime.missing = {*IMAGES}
+    monkeypatch.setattr(type(box.runtime), "image_directories", lambda _: [box.root / "elsewhere"])
+    monkeypatch.setattr(type(box.runtime), "pull", lambda _, image: Change(target=f"image {image}", action=Action.CREATE), raising=False)
+    box.upgrade()
+    assert (told_by(box, "DiskSpace"), box.tag("kube-scheduler")) == ([], NEW)
+
+
 def test_a_second_upgrade_needs_no_space(box, monkeypatch):
     box.upgrade()
     monkeypatch.setattr(Files, "space", lambda *_: FileSystem(device=1, capacity=1, available=0, inodes=9, inodes_free=9))

@@ -40,7 +40,10 @@ def find(ctx: UpgradeContext) -> Iterator[Finding]:
     needs: dict[int, list[_Need]] = {}
     available: dict[int, int] = {}
     for need in (*_images(ctx), *_snapshot(ctx)):
-        space = ctx.host.space(need.directory)
+        try:
+            space = ctx.host.space(need.directory)
+        except HostError:  # nothing is known: the runtime may have another view of the machine's directories
+            continue
         needs.setdefault(space.device, []).append(need)
         available[space.device] = space.available
     for device, together in needs.items():
