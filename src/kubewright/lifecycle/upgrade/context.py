@@ -104,13 +104,6 @@ class UpgradeContext(MachineContext):
         return configuration.of_cluster(self.client, self.task.init, version=self.task.version, clock=self.clock)
 
     @functools.cached_property
-    def replaced(self) -> frozenset[str]:
-        """The names of the static pods that this upgrade replaces. Raises as rendering them does, for example for patches."""
-        from kubewright.lifecycle.upgrade.control_plane import phase  # workers have none
-
-        return phase.replaced(self)
-
-    @functools.cached_property
     def layout(self) -> Layout:
         """The machine's layout, with the certificate and etcd data directories of the cluster's configuration."""
         local = self.configuration.cluster.etcd.local

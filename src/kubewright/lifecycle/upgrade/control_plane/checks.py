@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import nullcontext
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kubewright.apis.kubeadm import arguments, cluster_document
@@ -71,23 +72,24 @@ def _own(ctx: UpgradeContext) -> None:
 
     If a component is going to be stopped, other machines are not checked while one of them stops its own.
     """
-    _ = ctx.cluster, ctx.replaced  # first: an error of these is not a finding of a check
+    replaced = phase.replaced(ctx)  # first: an error of the configuration or a patch is not a finding of a check
     ignored = ctx.task.settings.ignore_preflight_errors
-    with phase.turn(ctx) if ctx.replaced & {ETCD, API_SERVER} else nullcontext():
-        report = run_checks(_CHECKS, ctx, ignored=ignored, in_order=True)
+    checks = [Check(name=name, find=partial(find, replaced=replaced)) for name, find in _OF_REPLACED.items()]
+    with phase.turn(ctx) if replaced & {ETCD, API_SERVER} else nullcontext():
+        report = run_checks([*checks, *_CHECKS], ctx, ignored=ignored, in_order=True)
     preflight.require_passed(report, reporter=ctx.reporter)
 
 
-def _quorum(ctx: UpgradeContext) -> Iterable[Finding]:
+def _quorum(ctx: UpgradeContext, *, replaced: Collection[str]) -> Iterable[Finding]:
     """Require that etcd can lose this machine's member, if that is going to be restarted. Raises as the gate does."""
-    if ETCD in ctx.replaced:
+    if ETCD in replaced:
         gate.require_quorum(ctx)
     return ()
 
 
-def _other_servers(ctx: UpgradeContext) -> Iterable[Finding]:
+def _other_servers(ctx: UpgradeContext, *, replaced: Collection[str]) -> Iterable[Finding]:
     """Require another API server that is ready, if there are others and this one is going to be restarted. Raises as the gate does."""
-    if API_SERVER in ctx.replaced:
+    if API_SERVER in replaced:
         gate.require_another_server(ctx)
     return ()
 
@@ -193,10 +195,9 @@ def _removed_apis(ctx: UpgradeContext) -> Iterator[Finding]:
             )
 
 
+_OF_REPLACED: Final = {"EtcdQuorum": _quorum, "OtherAPIServer": _other_servers, "DiskSpace": disk_space.find}
+"""The checks that depend on the static pods which are going to be replaced."""
 _CHECKS: Final = (
-    Check(name="EtcdQuorum", find=_quorum),
-    Check(name="OtherAPIServer", find=_other_servers),
-    Check(name="DiskSpace", find=disk_space.find),
     Check(name="EtcdMinor", find=_other_minor),
     Check(name="APIServerSkew", find=_apart),
     Check(name="CertificateExpiration", find=_expiring),

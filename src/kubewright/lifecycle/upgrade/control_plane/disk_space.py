@@ -6,7 +6,7 @@ etcd or the kubelet uses as well would break the machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
@@ -35,11 +35,14 @@ class _Need:
     size: int
 
 
-def find(ctx: UpgradeContext) -> Iterator[Finding]:
-    """Find file systems that are too small. What is on the same file system is added up."""
+def find(ctx: UpgradeContext, *, replaced: Collection[str]) -> Iterator[Finding]:
+    """Find file systems that are too small. What is on the same file system is added up.
+
+    `replaced` are the static pods that are going to be replaced: without any, no snapshot is saved.
+    """
     needs: dict[int, list[_Need]] = {}
     available: dict[int, int] = {}
-    for need in (*_images(ctx), *_snapshot(ctx)):
+    for need in (*_images(ctx), *(_snapshot(ctx) if replaced else ())):
         try:
             space = ctx.host.space(need.directory)
         except HostError:  # nothing is known: the runtime may have another view of the machine's directories
@@ -67,7 +70,7 @@ def _images(ctx: UpgradeContext) -> Iterator[_Need]:
 
 
 def _snapshot(ctx: UpgradeContext) -> Iterator[_Need]:
-    if not ctx.replaced or not ctx.upgrades_etcd or ctx.cluster.etcd.external is not None:
+    if not ctx.upgrades_etcd or ctx.cluster.etcd.external is not None:
         return
     kubernetes = ctx.host.layout.kubernetes
     directory = next(path for path in (kubernetes / "tmp", kubernetes) if ctx.host.state(path) is not None)
