@@ -129,6 +129,14 @@ def test_the_component_reports_its_own_health_and_version(box):
     assert box.proof().fault("1.36.4") == "nobody answers"
 
 
+def test_a_component_that_has_just_started_is_asked_again_for_its_version(box):
+    """It refuses everybody its metrics until it has read who may read them."""
+    box.life(0.0)
+    box.version = ""
+    assert box.proof(now=9.0).fault("1.36.4") == "it does not report its version yet"
+    assert (box.proof(now=9.0).fault(""), box.proof(now=10.0).fault("1.36.4")) == (None, None)
+
+
 def test_a_component_that_has_just_started_has_not_stayed_up(box):
     box.life(15.0)
     assert box.proof(now=20.0).fault("1.36.4", steady=static_pod_proof.STEADY) == "it has been running for 5 s"

@@ -109,8 +109,9 @@ class StaticPodProof:
         """Return why the component does not run from its manifest with this version, '' for any; None if it does.
 
         `back`: the manifest was restored, and its former pod may still be running. `steady`: seconds for which it must
-        have run. Then a leader must have been elected, too, unless that takes too long. Raises ComponentFailed if the
-        container that was proven before has ended.
+        have run. Then a leader must have been elected, too, unless that takes too long. A component that does not
+        report its version is asked again until it has run for a while: it refuses to at first. Raises ComponentFailed
+        if the container that was proven before has ended.
         """
         try:
             running = self._running(back=back)
@@ -129,8 +130,10 @@ class StaticPodProof:
             return str(error)
         if version and reported and core(reported) != version:
             return f"it reports {reported}, not {version}"
-        self.proven[:], self.reported[:] = [running], [reported]
         age = self.now() - running.created
+        if version and not reported and age < STEADY:
+            return "it does not report its version yet"
+        self.proven[:], self.reported[:] = [running], [reported]
         if age < steady:
             return f"it has been running for {age:.0f} s"
         return self.asked.led(running.created) if steady and age < ELECTED else None
