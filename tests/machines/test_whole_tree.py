@@ -68,30 +68,38 @@ def cluster(parts: Parts) -> Iterator[Cluster]:
         yield found
 
 
-def test_a_new_user_runs_pods_reaches_them_and_loses_a_machine(cluster: Cluster, parts: Parts, tmp_path: Path) -> None:
+def test_a_new_user_runs_pods_and_reaches_them(cluster: Cluster, parts: Parts, tmp_path: Path) -> None:
     cluster.call("preflight", "machines")
-    (tmp_path / "kubeadm.yaml").write_text(CONFIG)
-    made = cluster.up("--machines", "--nodes", "2", "--config", str(tmp_path / "kubeadm.yaml"))
-    workers = [machine["name"] for machine in made["machines"]][1:]
-    assert (made["state"], made["nodes"]["ready"]) == ("Ready", 3)
-
-    cluster.call("local", "load", "--name", cluster.name, str(web(parts, tmp_path / "web.tar")))
-    cluster.kubectl("apply", "-f", "-", text=WORKLOAD)
-    cluster.kubectl("rollout", "status", "deployment/web", "--timeout", "10m")
+    workers, _ = served(cluster, parts, tmp_path)
     assert places(cluster) == sorted(workers)
-    port = free_port()
-    cluster.call("local", "publish", "--name", cluster.name, f"{port}:30080")
-    eventually(lambda: fetched(f"http://localhost:{port}") == "real\n", "the published port")
-    eventually(lambda: cluster.balancer("web") != "", "an address of the LoadBalancer Service")
-    eventually(lambda: fetched(f"http://{cluster.balancer('web')}") == "real\n", "the LoadBalancer Service")
 
+    cluster.down()
+    assert cluster.traces() == []
+
+
+def test_pods_of_a_lost_machine_move_and_are_reached(cluster: Cluster, parts: Parts, tmp_path: Path) -> None:
+    workers, port = served(cluster, parts, tmp_path)
     cluster.machine("kill", "worker-1")
     eventually(lambda: places(cluster) == [workers[1]] * 2, "the pod of the killed machine to move")
     eventually(lambda: fetched(f"http://localhost:{port}") == "real\n", "the published port without the machine")
     eventually(lambda: fetched(f"http://{cluster.balancer('web')}") == "real\n", "the LoadBalancer Service without the machine")
 
-    cluster.down()
-    assert cluster.traces() == []
+
+def served(cluster: Cluster, parts: Parts, directory: Path) -> tuple[list[str], int]:
+    """Create the cluster, run the workload, and reach it. Returns the names of the workers, and the port on the host."""
+    (directory / "kubeadm.yaml").write_text(CONFIG)
+    made = cluster.up("--machines", "--nodes", "2", "--config", str(directory / "kubeadm.yaml"))
+    assert (made["state"], made["nodes"]["ready"]) == ("Ready", 3)
+
+    cluster.call("local", "load", "--name", cluster.name, str(web(parts, directory / "web.tar")))
+    cluster.kubectl("apply", "-f", "-", text=WORKLOAD)
+    cluster.kubectl("rollout", "status", "deployment/web", "--timeout", "10m")
+    port = free_port()
+    cluster.call("local", "publish", "--name", cluster.name, f"{port}:30080")
+    eventually(lambda: fetched(f"http://localhost:{port}") == "real\n", "the published port")
+    eventually(lambda: cluster.balancer("web") != "", "an address of the LoadBalancer Service")
+    eventually(lambda: fetched(f"http://{cluster.balancer('web')}") == "real\n", "the LoadBalancer Service")
+    return [machine["name"] for machine in made["machines"]][1:], port
 
 
 def places(cluster: Cluster) -> list[str]:
