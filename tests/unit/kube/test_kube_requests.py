@@ -135,7 +135,7 @@ def test_invalid_addresses_of_objects_are_refused() -> None:
 
 
 def test_every_row_is_found_by_its_object() -> None:
-    assert len(resources.RESOURCES) == 39
+    assert len(resources.RESOURCES) == 41
     for row in resources.RESOURCES:
         assert resources.of({"apiVersion": row.api_version, "kind": row.kind}) is row
 
