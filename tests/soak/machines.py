@@ -117,11 +117,11 @@ def _disturbed(cluster: Cluster, name: str, kill: Kill) -> str:
             machine.kill()
     process = cluster.start(*_words(cluster, name), "-o", "json", stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     assert process.stderr is not None
-    killed = threading.Event()
+    struck, hit = threading.Event(), list[bool]()
 
     def strike() -> None:
-        killed.set()
-        TARGETS[kill.target](cluster, process, kill)
+        struck.set()
+        hit.append(TARGETS[kill.target](cluster, process, kill))
 
     timer = threading.Timer(0 if kill.steps else kill.seconds, strike)
     if not kill.steps:
@@ -130,12 +130,16 @@ def _disturbed(cluster: Cluster, name: str, kill: Kill) -> str:
     with process.stderr as lines:  # also after the kill: nobody else reads them
         for line in lines:
             reported += _is_step(line)
-            if reported == kill.steps and not killed.is_set() and kill.steps:
+            if reported == kill.steps and not struck.is_set() and kill.steps:
                 strike()
     code = process.wait(1800)
     timer.cancel()
-    if not killed.is_set():
-        return "it had ended before"
+    if not struck.is_set():
+        return machines_report.ENDED_BEFORE
+    if not kill.steps:
+        timer.join()
+    if not any(hit):
+        return machines_report.NOTHING_THERE
     return "it was killed" if code == -signal.SIGKILL else f"it exited with {code}"
 
 
@@ -175,26 +179,31 @@ REPORTED: Final[Mapping[str, int]] = {"create": 46, "grow": 45, "restart": 44, "
 """How many steps each of them reports at least: four less than were counted, because states that last briefly are not always seen."""
 
 
-def _kill_command(_: Cluster, process: subprocess.Popen[str], __: Kill) -> None:
+def _kill_command(_: Cluster, process: subprocess.Popen[str], __: Kill) -> bool:
     process.kill()
+    return True
 
 
-def _kill_daemon(cluster: Cluster, _: subprocess.Popen[str], __: Kill) -> None:
+def _kill_daemon(cluster: Cluster, _: subprocess.Popen[str], __: Kill) -> bool:
     with suppress(ProcessLookupError, KeyError):  # there is none at the moment
         os.kill(client.status(cluster.paths)["pid"], signal.SIGKILL)
+        return True
+    return False
 
 
-def _kill_machine(cluster: Cluster, _: subprocess.Popen[str], kill: Kill) -> None:
-    found = cgroups.named(cluster.group)
+def _kill_machine(cluster: Cluster, _: subprocess.Popen[str], kill: Kill) -> bool:
+    found = [one for one in cgroups.named(cluster.group) if one.processes()]
     if found:
         found[int(kill.share * len(found))].kill()
+    return bool(found)
 
 
-TARGETS: Final[Mapping[str, Callable[[Cluster, subprocess.Popen[str], Kill], None]]] = {
+TARGETS: Final[Mapping[str, Callable[[Cluster, subprocess.Popen[str], Kill], bool]]] = {
     "command": _kill_command,
     "daemon": _kill_daemon,
     "machine": _kill_machine,
 }
+"""What kills each target; it returns whether there was one."""
 
 
 def _settings() -> dict[str, str]:
