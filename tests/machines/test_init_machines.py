@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from level_kit import COMPONENTS, NEXT, content, require_running
+from level_kit import COMPONENTS, NEXT, changes, content, require_running
 from machine_kit import CONFIG, INIT, PATIENT, SHARED, eventually, kubectl, kubewright, ready, write
 from testbed import patch_level
 from testbed.bed import Bed
@@ -161,9 +161,9 @@ def test_the_control_plane_is_upgraded_and_a_second_run_changes_nothing(parts: P
     patch_level.give(machine, patch_level.images(images, KUBERNETES, NEXT))
     write(machine, "/root/upgrade.yaml", UPGRADE)
     upgrade = ("upgrade", "apply", "--config", "/root/upgrade.yaml", "-o", "json")
-    changes = [one["target"] for one in json.loads(kubewright(machine, *upgrade).out)]
-    assert [f"file /etc/kubernetes/manifests/{name}.yaml" in changes for name in ("etcd", *COMPONENTS)] == [False, True, True, True]
+    made = changes(kubewright(machine, *upgrade))
+    assert [f"file /etc/kubernetes/manifests/{name}.yaml" in made for name in ("etcd", *COMPONENTS)] == [False, True, True, True]
     require_running(machine, NEXT)
     before = content(machine)
-    assert json.loads(kubewright(machine, *upgrade).out) == []
+    assert json.loads(kubewright(machine, *upgrade).out) == {"changes": [], "proofs": []}
     assert content(machine) == before
