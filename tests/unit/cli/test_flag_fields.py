@@ -7,6 +7,7 @@ import pytest
 from kubewright.agent.service.leave import LeaveOptions
 from kubewright.apis.kubeadm.node_types import UpgradeApply, UpgradeDiff, UpgradeNode, UpgradePlan
 from kubewright.apis.kubeadm.overrides import InitOverrides
+from kubewright.base.errors import DocumentError, UsageError
 from kubewright.base.records import fields
 from kubewright.cli.handlers.hub.clusters import ClusterOptions
 from kubewright.cli.handlers.hub.importing import ImportOptions
@@ -98,6 +99,23 @@ def test_records_of_commands_with_a_configuration_file_are_complete_without_any_
     assert (options.service_subnet, options.ranges, options.pod_subnets, options.client_ca) == ("10.96.0.0/12", ("10.0.0.0/8",), (), "")
     assert (options.kept.seconds, options.kubelet_config) == (3600, {})
     assert inputs.complete(parsed, VPNOptions).vpn_mtu == 1380
+
+
+def test_a_file_without_fields_is_refused_with_an_example(tmp_path):
+    file = tmp_path / "kubelet.yaml"
+    file.write_text("- failCgroupV1\n")
+    parsed = parse(["hub", "cluster", "add", "a", f"--kubelet-config={file}"], program="kubewright")
+    with pytest.raises(DocumentError) as caught:
+        inputs.complete(parsed, ClusterOptions)
+    assert caught.value.what == f"{file} contains no fields"
+    assert caught.value.remedy == "write fields of a KubeletConfiguration, such as failCgroupV1: false"
+
+
+def test_an_invalid_version_is_refused_with_what_is_used_without_one():
+    parsed = parse(["hub", "cluster", "add", "a", "--kubernetes-version=newest"], program="kubewright")
+    with pytest.raises(UsageError, match="--kubernetes-version") as caught:
+        inputs.complete(parsed, ClusterOptions)
+    assert caught.value.remedy == "write it like v1.36.3; without it, the API server's version is used"
 
 
 def test_examples_are_whole_lines():

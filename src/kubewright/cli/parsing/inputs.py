@@ -171,7 +171,7 @@ def _name(path: str) -> str:
 
 
 def _text_of(path: str, *, flag: str) -> str:
-    """Return the _text_of of a file, '' without one. Raises CertificateError for one that does not exist."""
+    """Return the content of a file, '' without one. Raises CertificateError for one that does not exist."""
     found = _decoded(path) if path else ""
     if found is None:
         raise CertificateError(f"{path} does not exist", remedy=f"check --{flag}")
@@ -190,7 +190,7 @@ def _fields(path: str) -> dict[str, object]:
     text = _decoded(path)
     found = yaml.load(text, source=path) if text is not None else None
     if not isinstance(found, dict):
-        raise DocumentError(f"{path} contains no _fields", remedy="write _fields of a KubeletConfiguration, such as failCgroupV1: false")
+        raise DocumentError(f"{path} contains no fields", remedy="write fields of a KubeletConfiguration, such as failCgroupV1: false")
     result: dict[str, object] = json.loads(json.dumps(found, default=str))
     require_one_line_each(result, what=path)
     return result
@@ -209,13 +209,13 @@ def _ranges(given: object, *, flag: str) -> object:
 
 
 def _version(text: str, *, flag: str) -> str:
-    """Return a _version, '' without one. Raises UsageError for anything else."""
+    """Return a version, '' without one. Raises UsageError for anything else."""
     from kubewright.base.versions import Version
 
     try:
         return str(Version.parse(text)) if text else ""
     except ValueError as error:
-        raise UsageError(f"--{flag}: {error}", remedy="write it like v1.36.3; without it, the API server's _version is used") from error
+        raise UsageError(f"--{flag}: {error}", remedy="write it like v1.36.3; without it, the API server's version is used") from error
 
 
 def _decoded(path: str) -> str | None:
