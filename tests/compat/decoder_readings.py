@@ -85,7 +85,7 @@ def _alternative(dns: Iterable[str], emails: Iterable[str], ips: Iterable[str], 
 
 
 def _kubeconfig(text: bytes) -> str:
-    found = resolve_discovery(parse(yaml.load_one(text, source="it")), fetched=False)
+    found = resolve_discovery(parse(yaml.load_one(text, source="it")), untrusted=False)
     cluster, user = found.cluster, found.user
     parts = [
         *_cluster(cluster.server, cluster.certificate_authority_data),

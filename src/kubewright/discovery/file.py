@@ -60,7 +60,7 @@ def fetch(url: str, *, downloads: Downloads, within: float) -> Access:
 
 
 def _access(found: Kubeconfig, *, read: ReadFile | None, base: PurePosixPath) -> Access:
-    resolved = resolve_discovery(found, fetched=read is None)
+    resolved = resolve_discovery(found, untrusted=read is None)
     return access_of(resolved, read=read, base=base, source=found.source)
 
 

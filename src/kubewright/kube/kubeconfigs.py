@@ -66,7 +66,7 @@ def load_embedded_access(path: PurePosixPath, *, read: ReadFile) -> Access:
     CertificateError for a missing file, DocumentError and ValidationError for an invalid one.
     """
     found = _parsed(path, read)
-    return access_of(resolve_discovery(found, fetched=True), source=found.source)
+    return access_of(resolve_discovery(found, untrusted=True), source=found.source)
 
 
 def _parsed(path: PurePosixPath, read: ReadFile) -> Kubeconfig:

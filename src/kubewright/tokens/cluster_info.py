@@ -212,7 +212,7 @@ def _believed(text: str, pinned: tuple[Pin, ...], server: str, minute: datetime)
 
 def _read(text: str, server: str) -> VerifiedCluster:
     try:
-        cluster = resolve_discovery(parse(yaml.load(text), source=NAME), fetched=True).cluster
+        cluster = resolve_discovery(parse(yaml.load(text), source=NAME), untrusted=True).cluster
     except (DocumentError, ValidationError) as error:
         why = error.detail if isinstance(error, ValidationError) else str(error)
         raise UselessClusterInfo(server=server, detail=why) from error

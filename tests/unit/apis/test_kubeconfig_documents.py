@@ -251,14 +251,14 @@ UNNAMED = {"clusters": [{"name": "", "cluster": {"server": SERVER, "certificate-
 
 
 class TestDiscovery:
-    @pytest.mark.parametrize("fetched", [True, False])
-    def test_a_cluster_without_a_name_is_used(self, fetched):
-        found = kubeconfig.resolve_discovery(parse(UNNAMED), fetched=fetched)
+    @pytest.mark.parametrize("untrusted", [True, False])
+    def test_a_cluster_without_a_name_is_used(self, untrusted):
+        found = kubeconfig.resolve_discovery(parse(UNNAMED), untrusted=untrusted)
 
         assert (found.cluster.server, found.user) == (SERVER, User())
 
     def test_a_current_context_has_precedence(self):
-        found = kubeconfig.resolve_discovery(parse(made()), fetched=True)
+        found = kubeconfig.resolve_discovery(parse(made()), untrusted=True)
 
         assert found.user != User()
 
@@ -276,18 +276,18 @@ class TestDiscovery:
         """Even if nothing refers to that user: the next file made from this one might."""
         document = {**UNNAMED, "users": [{"name": "u", "user": {field: value}}]}
 
-        assert kubeconfig.resolve_discovery(parse(document), fetched=False).cluster.server == SERVER
+        assert kubeconfig.resolve_discovery(parse(document), untrusted=False).cluster.server == SERVER
         with pytest.raises(ValidationError) as caught:
-            kubeconfig.resolve_discovery(parse(document), fetched=True)
+            kubeconfig.resolve_discovery(parse(document), untrusted=True)
         assert fields(caught) == [(f"users[0].user.{field}", "FORBIDDEN")]
 
     @pytest.mark.parametrize(("field", "value"), [("certificate-authority", "/etc/passwd"), ("insecure-skip-tls-verify", True)])
     def test_a_cluster_from_a_url_may_not_act_on_this_machine(self, field, value):
         document = {"clusters": [{"name": "", "cluster": {"server": SERVER, field: value}}]}
 
-        assert kubeconfig.resolve_discovery(parse(document), fetched=False).cluster.server == SERVER
+        assert kubeconfig.resolve_discovery(parse(document), untrusted=False).cluster.server == SERVER
         with pytest.raises(ValidationError) as caught:
-            kubeconfig.resolve_discovery(parse(document), fetched=True)
+            kubeconfig.resolve_discovery(parse(document), untrusted=True)
         assert fields(caught) == [(f"clusters[0].cluster.{field}", "FORBIDDEN")]
 
     @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ class TestDiscovery:
     )
     def test_a_cluster_over_https_is_required(self, document, kind):
         with pytest.raises(ValidationError) as caught:
-            kubeconfig.resolve_discovery(parse(document), fetched=False)
+            kubeconfig.resolve_discovery(parse(document), untrusted=False)
         assert fields(caught) == [("clusters", kind)]
 
 
@@ -329,7 +329,7 @@ VALUES = st.recursive(
 def test_no_document_raises_outside_the_tree(document):
     with contextlib.suppress(KubewrightError):
         found = parse(document)
-        for use in (kubeconfig.require_usable, lambda one: kubeconfig.resolve_discovery(one, fetched=True)):
+        for use in (kubeconfig.require_usable, lambda one: kubeconfig.resolve_discovery(one, untrusted=True)):
             with contextlib.suppress(KubewrightError):
                 use(found)
 

@@ -82,7 +82,7 @@ class Forbidden:
     reason: str
 
 
-# The server of a URL controls the kubeconfig's content, which must not run a program or make us read a file of this machine.
+# Whoever wrote such a kubeconfig must not make us run a program or read a file of this machine.
 _NO_PATH: Final = "a kubeconfig that others wrote may not name files of this machine"
 FORBIDDEN_USER: Final = (
     Forbidden(field="exec", given=lambda user: user.exec is not None, reason="a kubeconfig that others wrote may not run a program"),
@@ -97,13 +97,14 @@ FORBIDDEN_USER: Final = (
 )
 
 
-def resolve_discovery(kubeconfig: Kubeconfig, *, fetched: bool) -> Resolved:
+def resolve_discovery(kubeconfig: Kubeconfig, *, untrusted: bool) -> Resolved:
     """Find the cluster of a discovery file: that of the current context, else the unnamed one.
 
-    `fetched` means that it came from a URL, or that others can write it: then no entry may contain exec, tokenFile, paths, or disable verification.
-    A file without contexts has no credentials: the user is empty. Raises ValidationError with all problems.
+    `untrusted` means that it came from a URL, or that others can write it: then no entry may contain exec, tokenFile or
+    paths, or disable verification. A file without contexts has no credentials: the user is empty. Raises
+    ValidationError with all problems.
     """
-    problems = list(_fetched_problems(kubeconfig)) if fetched else []
+    problems = list(_untrusted_problems(kubeconfig)) if untrusted else []
     if kubeconfig.current_context:
         resolved = require_usable(kubeconfig)
     else:
@@ -124,7 +125,7 @@ def _missing_server(kubeconfig: Kubeconfig, cluster: Cluster) -> FieldError:
     return _error(kubeconfig, FieldPath() / "clusters", FieldErrorType.REQUIRED, reason, None)
 
 
-def _fetched_problems(kubeconfig: Kubeconfig) -> Iterator[FieldError]:
+def _untrusted_problems(kubeconfig: Kubeconfig) -> Iterator[FieldError]:
     for index, cluster in enumerate(kubeconfig.clusters.values()):
         path = (FieldPath() / "clusters")[index] / "cluster"
         if cluster.certificate_authority:

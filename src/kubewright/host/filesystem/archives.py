@@ -1,4 +1,4 @@
-"""Tar archives that others have made, read as a stream with limits. Whoever made one decides about every byte of it.
+"""Untrusted tar archives, read as a stream with limits.
 
 tarfile reads headers with long names and extended attributes whole, however large they say that they are, and calls
 itself for each of them. Here no read is larger than `PIECE`, and so contents have to be read in pieces.

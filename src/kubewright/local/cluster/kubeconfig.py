@@ -127,7 +127,7 @@ def _addition(paths: ClusterPaths, cluster: record.ClusterRecord) -> documents.A
             f"cluster {quoted(paths.name)} has no kubeconfig yet", detail=str(path), remedy=f"run `kubewright up --name {paths.name}` first"
         )
     document = yaml.load_one(path.read_bytes(), source=str(path))
-    resolve_discovery(parse(document), fetched=True)  # its entries must not run programs of whoever may write there
+    resolve_discovery(parse(document), untrusted=True)  # another user may be able to write the file
     config: Any = document.value
     context = next(one["context"] for one in config["contexts"] if one["name"] == config["current-context"])
     return documents.Addition(
