@@ -1,4 +1,4 @@
-"""Compare the machine's clock with the API server's: certificates and tokens fail in confusing ways when they differ."""
+"""Compares the machine's clock with the API server's: certificates and tokens fail in confusing ways when they differ."""
 
 from __future__ import annotations
 

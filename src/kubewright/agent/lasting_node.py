@@ -10,7 +10,7 @@ from kubewright.base import unexpected
 
 
 class LastingNode:
-    """A node that has an agent until `end` is called: after an error, a new agent takes over the Node with the stored credentials."""
+    """Keeps an agent for a node until `end` is called: after an error, a new agent takes over the Node with the stored credentials."""
 
     def __init__(self, make: Callable[[], NodeAgent]) -> None:
         """Make and start the first agent."""

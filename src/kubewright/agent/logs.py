@@ -62,7 +62,7 @@ class LogSource(Protocol):
 
 
 async def limited(pieces: AsyncIterator[bytes], limit: int | None) -> AsyncIterator[bytes]:
-    """Pass chunks on until the limit in bytes is reached."""
+    """Yield chunks until the limit in bytes is reached."""
     left = limit
     async for piece in pieces:
         yield piece if left is None else piece[:left]

@@ -44,7 +44,7 @@ class Stops:
         if number == signal.SIGHUP:
             _let_go()
         if self._raised is None or self._raised() is None:
-            raise self._noted(Stopped(number))  # no name for it here: a frame with a reference would keep it alive
+            raise self._noted(Stopped(number))  # not assigned to a variable: this frame would keep it alive
 
     def _noted(self, stop: Stopped) -> Stopped:
         self._raised = ref(stop)
@@ -52,7 +52,7 @@ class Stops:
 
 
 def _let_go() -> None:
-    """Redirect outputs without a reader to /dev/null: errors of writing would end the clean-up."""
+    """Redirect outputs without a reader to /dev/null: write errors would abort the clean-up."""
     import select
 
     poll = select.poll()

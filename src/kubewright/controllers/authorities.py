@@ -41,7 +41,7 @@ class AuthorityFiles:
         self._contents = contents
 
     def refresh(self) -> None:
-        """Look at the files, and use the new pair if it is valid."""
+        """Read the files, and use the pair in them if it is new and valid."""
         try:
             contents = self._files()
             if contents == self._contents:
@@ -56,7 +56,7 @@ class AuthorityFiles:
         _log.info("the certificate authority %s was read again", self._certificate)
 
     def current(self) -> SigningAuthority | Retry:
-        """Return the CA as of the last look at the files."""
+        """Return the CA as it was when the files were last read."""
         return self._authority if self._authority is not None else Retry(reason=f"{self._certificate} has not been read")
 
     def _files(self) -> tuple[bytes, bytes]:

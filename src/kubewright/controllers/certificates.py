@@ -45,9 +45,9 @@ EACH = 2
 With masking, such a line costs a tenth of the work on a request.
 """
 AT_A_TIME = 100
-"""Requests that the cleaner reads before it lets others work: there may be so many that the lease would be lost meanwhile."""
+"""Requests that the cleaner reads before it lets others work: there may be so many that the lease would be lost in the meantime."""
 REREAD = 1.0
-"""Seconds between two looks at the files of a CA."""
+"""Seconds between two checks of the files of a CA."""
 
 
 class RequestController:

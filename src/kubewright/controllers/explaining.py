@@ -37,10 +37,7 @@ class Prediction:
 
 
 def explain(csr: SigningRequest, *, answers: Mapping[str, bool], now: datetime) -> list[Prediction]:
-    """Return what approver, signer and cleaner would decide now.
-
-    `answers` says which subresources the requester may create.
-    """
+    """Return what the approver, the signer and the cleaner would decide now. `answers` says which subresources the requester may create."""
     found = [_approver(csr, answers)]
     signer = signers.named(csr.signer)
     if signer is None:

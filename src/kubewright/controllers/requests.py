@@ -1,4 +1,4 @@
-"""A CertificateSigningRequest as a value: what the controllers look at, and how its conditions are read (kube-controller-manager v1.36: pkg/controller/certificates)."""
+"""A CertificateSigningRequest as a value, and the meaning of its conditions (kube-controller-manager v1.36: pkg/controller/certificates)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Condition:
 class SigningRequest:
     """A CertificateSigningRequest. `certificate` is empty until it is signed.
 
-    `request` is the PEM text that was sent; if it is too large, only as much as proves that.
+    `request` is the PEM text that was sent; if it is too large, only the part that proves this.
     """
 
     name: str
@@ -142,7 +142,7 @@ _CHARACTERS: Final = 4 * (request_details.LARGEST // 3 + 2)
 
 _SIGNED: Final[OrderedDict[bytes, bool]] = OrderedDict()
 _MOST_SIGNED: Final = 10_000
-"""Verified signatures that are remembered, by the digest of the request: 1.5 MB. An approval looks at each several times."""
+"""Verified signatures that are remembered, by the digest of the request: 1.5 MB. An approval checks each several times."""
 
 
 def is_signed(csr: SigningRequest) -> bool:

@@ -63,13 +63,13 @@ def directories(layout: Layout) -> tuple[PurePosixPath, ...]:
 class Attempt:
     """The record of a machine during a run.
 
-    `found` is that of an earlier run with the same configuration, which this one resumes.
+    `found` is the record of an earlier run with the same configuration, which this run resumes.
 
         created ── begin() ──> stored on the machine ── settle() ──> permanent ── finish()
                                    └── fail() ──> the leftovers are recorded
 
     Nothing is stored before `begin`. Safe to use from several threads. If a phase runs `alone`, files that users may
-    provide count as theirs: other phases created them, or will.
+    provide count as theirs, because other phases create them.
     """
 
     def __init__(self, host: Host, wanted: MachineRecord, *, found: MachineRecord | None, lasts: bool = False, alone: bool = False) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def no_overrides(_: str, /) -> Mapping[str, str]:
-    """Return no flags: a real machine changes none of kubeadm's."""
+    """Return no flags: a real machine uses kubeadm's flags unchanged."""
     return {}
 
 

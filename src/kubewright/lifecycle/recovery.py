@@ -1,4 +1,4 @@
-"""`recover` as a row: completes files that a killed operation has half replaced.
+"""`recover` as a row: completes the replacement of files that a killed operation left half done.
 
 The unit of `steps/boot_recovery` runs it before the kubelet.
 """

@@ -1,4 +1,4 @@
-"""The mark that all processes of a cluster carry in their environment, so that they are found without their daemon."""
+"""The mark in the environment of all processes of a cluster, by which they are found without their daemon."""
 
 from __future__ import annotations
 

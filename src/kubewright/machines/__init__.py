@@ -1,7 +1,7 @@
 """Whole machines on this host: systemd in containers, each with its own network, cgroups and disk.
 
 Knows container images and units, and nothing else about Kubernetes. Needs root on Debian. Parts that are built once
-(Debian tree, programs, images, the container runtime's store) are in the cache. Everything that a group of machines has
-on the host is named after the group, so that it can be found and removed even if its creator was killed
+(Debian tree, programs, images, the container runtime's store) are in the cache. Everything that belongs to a group of
+machines on the host is named after the group, so that it can be found and removed even if its creator was killed
 (`group.sweep`).
 """

@@ -41,7 +41,7 @@ def ensure_base(reporter: Reporter) -> Path:
 
 
 def mirror(apt: Path = Path("/etc/apt")) -> str:
-    """Return the address from which the host's own apt gets this release of Debian, '' if there is none. It is never written down."""
+    """Return the address from which the host's own apt gets this release of Debian, '' if there is none. It is not stored anywhere."""
     for path in sorted((apt / "sources.list.d").glob("*.sources")):
         fields = [line.split() for line in _text(path).splitlines()]
         uris = [words[1] for words in fields if words and words[0] == "URIs:"]

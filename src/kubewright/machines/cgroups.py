@@ -39,8 +39,11 @@ _FREEZERS: Final = (
     _Freezer(Path("payload/cgroup.freeze"), "1", "0", ""),
     _Freezer(Path("cgroup.freeze"), "1", "0", ""),
 )
-"""Version 1 and 2 (the kernel's admin-guide/cgroup-v1/freezer-subsystem.rst and admin-guide/cgroup-v2.rst). Version 2 may be mounted without
-controllers next to version 1. The attributes of a scope's own directory belong to systemd."""
+"""Version 1 and 2 (the kernel's admin-guide/cgroup-v1/freezer-subsystem.rst and admin-guide/cgroup-v2.rst).
+
+Version 2 may be mounted without controllers next to version 1. The attributes of a scope's own directory belong to
+systemd.
+"""
 _INNER: Final = ("payload/init.scope", "payload")
 """Where commands enter a machine, below its directory: the cgroup that its systemd has made for itself, because with version 2 those that
 give controllers to others have no processes; or the one that systemd-nspawn made for the machine, if it has made one."""
@@ -96,7 +99,7 @@ class Cgroups:
     def frozen(self) -> bool:
         """Whether the processes are frozen, or about to be."""
         found = self._freezer()
-        with suppress(OSError):  # the machine has just ended, and its scope with it
+        with suppress(OSError):  # the machine has just ended, and so has its scope
             return found is not None and found.path.read_text(encoding="ascii").strip() in {found.frozen, found.freezing}
         return False
 
@@ -131,7 +134,7 @@ class Cgroups:
         return f"pid {min(left)} has not ended" if left else None
 
     def clear(self) -> None:
-        """Remove what the machine has made in them, as its restart would; they must contain no processes.
+        """Remove the cgroups that the machine has created in them, as its restart would; they must contain no processes.
 
         cAdvisor, a part of the kubelet, waits 6 seconds for the container of each directory that it finds when it starts
         (cadvisor: container/containerd/handler.go).
@@ -164,7 +167,7 @@ def any_left() -> bool:
 
 
 def end() -> None:
-    """Remove what all machines of the host had in common; there must be none."""
+    """Remove the cgroups that all machines of the host share; there must be no machines."""
     if scopes.is_owner():
         scopes.end_slice()
 
@@ -196,7 +199,7 @@ def _remove(directory: Path) -> None:
 
 
 def _delegate(parent: Path) -> None:
-    """Version 2: let the children of a cgroup have all its controllers. One with processes of its own refuses that."""
+    """Version 2: enable all controllers for the children of a cgroup. A cgroup that contains processes refuses that."""
     with suppress(OSError):
         given = (parent / "cgroup.controllers").read_text(encoding="ascii").split()
         (parent / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in given), encoding="ascii")

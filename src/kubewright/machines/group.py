@@ -1,4 +1,4 @@
-"""A group of machines on one network. All that it has on the host carries its name, or is below its directory.
+"""A group of machines on one network. Everything that belongs to it on the host carries its name, or is below its directory.
 
 Any process that knows a group's name and directory may start, stop and remove its machines, also those that a killed
 process has left. The directory contains one directory per machine, and `range`, the ranges of the group's addresses.
@@ -96,7 +96,7 @@ class Group:
         for machine in paused:
             machine.resume()
         for machine in stopped:
-            machine.cut_power()  # what is left of it
+            machine.cut_power()  # clean up its remains
         host.prepare([machine.cgroups for machine in stopped], forwarding=self._outside, ipv6=self.network.has_ipv6)
         for machine in stopped:  # nothing of a machine's network survives a power cut
             self.network.detach(self._members[machine.name])
@@ -113,7 +113,7 @@ class Group:
         return [machine.name for machine in (*paused, *stopped)]
 
     def ready(self, names: Collection[str]) -> None:
-        """Wait for machines that were started, also by a process that was killed, and let them know the names of all machines."""
+        """Wait for machines that were started, also by a process that was killed, and give them the names of all machines."""
         for machine in (self.machines[name] for name in names):
             machine.ready()
             self._write_names(machine)
@@ -146,7 +146,7 @@ class Group:
         )
 
     def _make_disk(self, machine: Machine) -> None:
-        """Write what a machine's disk has at first, unless it has one."""
+        """Write the initial contents of a machine's disk, unless it exists."""
         places, marker = machine.places, machine.places.root_directory / _MADE
         if marker.exists():
             return
@@ -224,9 +224,9 @@ def _ranges(path: Path) -> tuple[str, ...]:
 
 
 def sweep(name: str, directory: Path, *, keep: bool = False) -> None:
-    """Stop all machines of a group and remove what it has on the host: mounts, network, cgroups and, unless `keep`, its directory.
+    """Stop all machines of a group and remove its mounts, its network, its cgroups and, unless `keep`, its directory.
 
-    Also removes what a killed process left; what is missing is no error.
+    Remains of a killed process are removed as well; missing parts are ignored.
     """
     found = cgroups.named(name)
     for one in found:

@@ -36,8 +36,10 @@ SYSCTLS = (
     *("vm/overcommit_memory", "vm/panic_on_oom"),
     *(*_LIMITS, "net/ipv4/ip_forward", "net/ipv4/conf/all/accept_redirects"),
 )
-"""What the kubelet (kubernetes v1.36: setupKernelTunables in pkg/kubelet/cm/container_manager_linux.go) and `prepare` change for every host that
-runs machines. Those that change with ip_forward come after it (the kernel's inet_forward_change in net/ipv4/devinet.c)."""
+"""The settings of the host that `prepare` and the kubelet change (kubernetes v1.36: setupKernelTunables in container_manager_linux.go).
+
+Those that change with ip_forward come after it (the kernel's inet_forward_change in net/ipv4/devinet.c).
+"""
 _SAVED = RUN / "sysctls.json"
 _NAMESPACES = Path("/run/netns")
 _NOT_MOUNTED = RUN / "netns"
@@ -45,9 +47,9 @@ _NOT_MOUNTED = RUN / "netns"
 
 
 def prepare(machines: Sequence[cgroups.Cgroups], *, forwarding: bool, ipv6: bool = False) -> None:
-    """Create the cgroups of machines, and set what they need and cannot set themselves. The settings before that are saved first.
+    """Create the cgroups of machines, and change the settings of the host that machines need and cannot change themselves.
 
-    With `forwarding`, machines reach what the host reaches; with `ipv6` this is true for IPv6 too.
+    The previous settings are saved first. With `forwarding`, machines reach what the host reaches; with `ipv6` this is true for IPv6 too.
     """
     uplinks = network.ipv6_uplinks() if forwarding and ipv6 else []
     with locked(RUN / "sysctls.lock"):
@@ -63,10 +65,11 @@ def prepare(machines: Sequence[cgroups.Cgroups], *, forwarding: bool, ipv6: bool
 
 
 def load_modules(*, proc: Path = Path("/proc/sys"), load: Callable[..., None] = quietly) -> None:
-    """Load modules of the kernel; one that is built in or missing is no error, as is a host without modules. Bridges of the host stay as they were.
+    """Load modules of the kernel. Modules that are built in or missing, and a host without modules, are not errors.
 
-    With br_netfilter, firewalls would see the packets of all bridges, for example those of virtual machines (Linux:
-    networking/ip-sysctl, bridge-nf-call-iptables). Network namespaces have settings of their own.
+    Bridges of the host stay as they were. With br_netfilter, firewalls would see the packets of all bridges, for
+    example those of virtual machines (Linux: networking/ip-sysctl, bridge-nf-call-iptables). Network namespaces have
+    settings of their own.
     """
     known = (proc / _BRIDGES).exists()
     load(*(["modprobe", "-q", name] for name in _MODULES))
@@ -75,14 +78,14 @@ def load_modules(*, proc: Path = Path("/proc/sys"), load: Callable[..., None] = 
 
 
 def raise_limits(*, proc: Path = Path("/proc/sys")) -> None:
-    """Raise what is too low for machines; higher values stay."""
+    """Raise limits that are too low for machines; higher values stay."""
     for name, least in _LIMITS.items():
         if int((proc / name).read_text(encoding="ascii")) < least:
             (proc / name).write_text(str(least), encoding="ascii")
 
 
 def forward_ipv6(uplinks: Sequence[str], *, proc: Path = Path("/proc/sys")) -> None:
-    """Let the host forward packets of IPv6, if it has links to other networks, without losing routes from router advertisements.
+    """Enable forwarding of IPv6 packets on a host with links to other networks, without losing routes from router advertisements.
 
     A host that forwards ignores router advertisements unless a link has the value 2 (Linux: networking/ip-sysctl, accept_ra).
     """
@@ -145,7 +148,7 @@ def restore(record: Path, *, proc: Path = Path("/proc/sys")) -> None:
 
 
 def unfit() -> str:
-    """Say what this host lacks that cannot be installed: begins with `no`, empty if machines can be made."""
+    """Return what this host lacks and cannot install, a text that begins with `no`; '' if machines can be made."""
     if os.geteuid() != 0:
         return "no root: machines cannot be made"
     return "" if shutil.which("apt-get") else "no apt: machines are made of Debian's packages"

@@ -132,11 +132,11 @@ class Machine:
         return bool(self.leader) and not self.is_paused
 
     def pause(self) -> None:
-        """Freeze all its processes, as if the machine hung: connections to it stay open, and nothing answers."""
+        """Freeze all its processes, as if the machine hung: connections to it stay open, but nothing answers."""
         self.cgroups.freeze()
 
     def resume(self) -> None:
-        """Let the processes of a paused machine continue."""
+        """Resume the processes of a paused machine."""
         self.cgroups.thaw()
 
     @property
@@ -176,7 +176,7 @@ class Machine:
         return found
 
     def bind(self, one: Bind) -> bool:
-        """Let a machine that runs see a directory of the host; returns whether it did not yet. Raises HostError."""
+        """Mount a directory of the host in a running machine; returns whether it was not mounted before. Raises HostError."""
         if self._has_mount(one.target):
             return False
         run(sys.executable, "-P", "-m", "kubewright.machines.mounting", str(self.leader), str(one.source), one.target)
@@ -185,7 +185,7 @@ class Machine:
         return True
 
     def unbind(self, target: str) -> bool:
-        """End what `bind` did; returns whether the directory was there. Pods that run keep it until they end."""
+        """Undo `bind`; returns whether the directory was mounted. Running pods keep it until they end."""
         if not self._has_mount(target):
             return False
         self.run("umount", "-R", "-l", target)
@@ -267,7 +267,7 @@ _NSPAWN_RUN = Path("/run/systemd/nspawn")
 
 
 def clear_host(group: str, places: MachinePlaces) -> None:
-    """Unmount the file system of a machine that does not run, and remove what systemd-nspawn leaves of a killed one."""
+    """Unmount the file system of a stopped machine, and remove what systemd-nspawn leaves behind after a kill."""
     while os.path.ismount(places.root):
         found = places.root.stat()
         (_NSPAWN_RUN / "locks" / f"inode-{found.st_dev}:{found.st_ino}").unlink(missing_ok=True)

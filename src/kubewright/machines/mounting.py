@@ -1,7 +1,7 @@
-"""Mounting a directory of the host in a machine that runs: `python -m kubewright.machines.mounting PID SOURCE TARGET`.
+"""Mounts a directory of the host in a running machine: `python -m kubewright.machines.mounting PID SOURCE TARGET`.
 
-mount(2) cannot reach from one mount namespace into another; open_tree(2) and move_mount(2) can (Linux 5.2). A process of
-its own does it, because only one with a single thread may enter another mount namespace (setns(2)).
+mount(2) cannot reach from one mount namespace into another; open_tree(2) and move_mount(2) can (Linux 5.2). A
+separate process does this, because only a process with a single thread may enter another mount namespace (setns(2)).
 """
 
 from __future__ import annotations

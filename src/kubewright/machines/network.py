@@ -26,7 +26,10 @@ _FIRST: Final = 10
 MOST: Final = 200
 """The largest index of a machine."""
 _WIDE: Final = ("172.30.0.0/16", "172.31.0.0/16", "192.168.0.0/16", "10.200.0.0/16")
-"""Where ranges are searched. None is inside the service subnet 10.96.0.0/12: kube-proxy drops packets to addresses there that no Service owns."""
+"""Where ranges are searched.
+
+None is inside the service subnet 10.96.0.0/12: kube-proxy drops packets to addresses there that no Service owns.
+"""
 _SHARES: Final = 8
 """Bits that number the machines in a range of pods."""
 _IPV6: Final = Path("/proc/sys/net/ipv6/conf")
@@ -92,11 +95,11 @@ class Network:
         return {str(row["dst"]): str(row["gateway"]) for row in rows if "gateway" in row}
 
     def route(self, address: str, via: str) -> None:
-        """Let the host send packets for an address to a machine."""
+        """Add a route of the host for an address via a machine."""
         _ip(f"route replace {address} via {via} dev {self.bridge}")
 
     def end_route(self, address: str) -> None:
-        """End what `route` did."""
+        """Remove the route."""
         _ip(f"route delete {address} dev {self.bridge}")
 
     def is_complete(self) -> bool:
@@ -139,7 +142,7 @@ class Network:
         run("ip", "netns", "exec", name, "sysctl", "-qw", *forwarding)
 
     def connect(self, indices: Sequence[int]) -> None:
-        """Give every one of these machines routes to the pods of the others."""
+        """Give each of these machines routes to the pods of the others."""
         for index in indices:
             routes = [route for other in indices if other != index for route in self._to_pods(other)]
             _ip(*routes, namespace=self.namespace(index))
@@ -153,7 +156,7 @@ class Network:
         quietly(["ip", "link", "delete", f"{self.bridge}v{index}"], ["ip", "netns", "delete", self.namespace(index)])
 
     def remove(self) -> None:
-        """Remove the bridge and every namespace; missing ones are no error."""
+        """Remove the bridge and every namespace, if they exist."""
         # the links first: a namespace that something still holds would keep its end of the link, and with it the
         # other end
         ours = [name for name in _links() if name.startswith(f"{self.bridge}v")]
@@ -187,7 +190,7 @@ def free_local_range(bridge: str, taken: Iterable[str]) -> str:
 
 
 def overlapping(range_: str, others: Iterable[str]) -> list[str]:
-    """Return those ranges that have addresses in common with one."""
+    """Return the ranges that overlap with a given one."""
     return [other for other in others if ipaddress.ip_network(other).overlaps(ipaddress.ip_network(range_))]
 
 
@@ -260,7 +263,7 @@ def _ip(*commands: str, namespace: str = "") -> None:
 
 
 def translate(network: Network, indices: Sequence[int]) -> None:
-    """Let machines and their pods reach what the host reaches. Replaces what an earlier call made."""
+    """Enable machines and their pods to reach everything that the host reaches. Replaces the rules of an earlier call."""
     _nft("".join(_masquerade(network.bridge, wide) for wide in network.ranges))
     inside = "".join(_masquerade("kubewright", wide) for wide in network.pods)
     for index in indices if inside else ():

@@ -29,7 +29,7 @@ class Parts:
 
 @usual_modes()
 def ensure_parts(*, version: str = KUBERNETES, sources: BinarySources | None = None, reporter: Reporter | None = None) -> Parts:
-    """Make what is made once; this takes some minutes the first time. One process makes it while others wait.
+    """Make the shared parts unless they exist, which takes some minutes. One process makes them while others wait.
 
     If a source has a machine tree, its parts are taken instead of being made. Raises BinariesError, before anything is made,
     if a program of this version cannot be had. Clusters of other versions do not wait while its programs are built.

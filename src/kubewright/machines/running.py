@@ -31,7 +31,7 @@ def run(*argv: str, within: float = 900, text: str = "") -> str:
 
 
 def quietly(*argvs: Sequence[str]) -> None:
-    """Run programs that clean up: what is already gone is no error."""
+    """Run programs that clean up; their failures are ignored, because things may be gone already."""
     for argv in argvs:
         with suppress(HostError):
             run(*argv, within=300)
@@ -39,7 +39,7 @@ def quietly(*argvs: Sequence[str]) -> None:
 
 @contextmanager
 def step(reporter: Reporter, what: str, *, takes: str) -> Iterator[None]:
-    """Report that a step begins and about how long it takes."""
+    """Report that a step begins, and approximately how long it takes."""
     reporter.emit(Progress(task=what, done=0, text=f"this takes {takes}"))
     yield
     reporter.emit(Progress(task=what, done=1, text="done"))

@@ -28,8 +28,11 @@ _TRANSIENT: Final = Path("/run/systemd/transient")
 """The files of the units that systemd has in memory: only after it has removed one can its name be used again."""
 _RUN: Final = ("systemd-run", "--scope", "--quiet", "--collect", "--no-ask-password")
 _PROPERTIES: Final = ("Delegate=yes", "TasksMax=infinity", "KillSignal=SIGKILL")
-"""A scope is limited to a part of the kernel's threads by default. At the host's shutdown a machine loses power: as it manages the
-signals of its processes itself, systemd would wait for 90 seconds after SIGTERM."""
+"""A scope is limited to a part of the kernel's threads by default.
+
+At the host's shutdown a machine loses power: as it manages the signals of its processes itself, systemd would wait
+for 90 seconds after SIGTERM.
+"""
 
 
 def is_owner(*, mount: Path = MOUNT, booted: Path = _BOOTED) -> bool:
@@ -58,7 +61,7 @@ class Scope:
         self._known = known / f"{name}{_SUFFIX}"
 
     def claim(self) -> None:
-        """Let others know that there is this machine."""
+        """Record that this machine exists."""
         self._known.parent.mkdir(mode=0o700, exist_ok=True)
         self._known.touch()
 
@@ -94,12 +97,12 @@ class Scope:
 
 
 def names(*, mount: Path = MOUNT, known: Path = RUN) -> set[str]:
-    """Return the names of all machines that run or were claimed. Users other than root see only those that run."""
+    """Return the names of all machines that run or were claimed. Users other than root see only running ones."""
     running = {path.name.removeprefix(_PREFIX) for path in (mount / SLICE).glob(f"{_PREFIX}*_*{_SUFFIX}")}
     return {name.removesuffix(_SUFFIX) for name in running | {path.name for path in known.glob(f"*_*{_SUFFIX}")}}
 
 
 def end_slice(*, mount: Path = MOUNT) -> None:
-    """End the slice of the machines, which must have no machine: systemd keeps it, and would stop what is in it."""
+    """End the slice of the machines, which systemd keeps otherwise. There must be no machines: systemd would stop them."""
     if (mount / SLICE).exists():
         quietly(["systemctl", "stop", SLICE])

@@ -28,7 +28,7 @@ _CONFIG = "version = 3\ndisabled_plugins = ['io.containerd.cri.v1.images', 'io.c
 
 
 def ensure_store(images: list[Image], *, key: str, reporter: Reporter) -> Path:
-    """Return the directory, creating it if necessary. `key` identifies what the images are made of."""
+    """Return the directory, creating it if necessary. `key` identifies the sources of the images."""
     digest = hashlib.sha256("\0".join((key, *map(repr, images))).encode()).hexdigest()[:12]
     place = cache() / f"store-{digest}"
     if not place.exists():

@@ -177,7 +177,7 @@ def set_addresses(draft: Draft) -> None:
     """Write the InternalIPs and the host name. Raises HostError, and changes nothing, if no address was found.
 
     With an external cloud the cloud controller writes them: until it has, they are the given ones, or only the host
-    name. It is told about given ones by an annotation, but not about those that do not belong to this machine.
+    name. An annotation tells it about given addresses, except those that do not belong to this machine.
     """
     facts, name = draft.facts, {"type": "Hostname", "address": draft.facts.name}
     if facts.specified_ips and draft.snapshot.address_trouble:
@@ -255,7 +255,7 @@ def _image(image: Image) -> Object:
 
 
 def set_runtime_handlers(draft: Draft) -> None:
-    """Write how the runtime can run containers, nothing if it has not said so, or not yet."""
+    """Write the runtime's handlers of containers, if it has reported them."""
     if draft.snapshot.handlers:
         draft.status["runtimeHandlers"] = [_handler(one) for one in draft.snapshot.handlers]
     else:

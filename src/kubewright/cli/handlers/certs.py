@@ -62,7 +62,7 @@ def _exit_code(found: Expiration, within: timedelta, text: str, *, verbosity: in
 
 
 def _length(text: str) -> timedelta:
-    """Read a duration in Go's form, but also in days. Raises UsageError."""
+    """Parse a duration in Go's form, or in days. Raises UsageError."""
     days = _DAYS.fullmatch(text)
     rest = days[2] if days else text
     try:

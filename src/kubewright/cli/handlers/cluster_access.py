@@ -16,7 +16,7 @@ from kubewright.kube.kubeconfigs import default_paths, first_existing, load_acce
 
 
 def of_user(given: str) -> Access:
-    """Return the access of the given kubeconfig, else of the first that exists: those of $KUBECONFIG (or ~/.kube/config), admin.conf.
+    """Return the access of the given kubeconfig; by default, of the first existing one in $KUBECONFIG (or ~/.kube/config), or admin.conf.
 
     This is kubeadm's rule for `token` (kubeadm v1.36: cmd/token.go). Raises CertificateError if there is none.
     """

@@ -186,7 +186,7 @@ def warn(warnings: Sequence[str]) -> None:
 
 
 def _exists(path: str) -> bool:
-    """Return whether a path exists; one that cannot be checked counts as existing, as in kubeadm."""
+    """Return whether a path exists. If that cannot be checked, it counts as existing, as in kubeadm."""
     try:
         return bool(path and Path(path).stat())
     except FileNotFoundError:
@@ -196,7 +196,7 @@ def _exists(path: str) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file atomically; a path that is not a regular file, such as /dev/stdout, is written to.
+    """Write a file atomically. Anything but a regular file, such as /dev/stdout, is written to directly.
 
     An existing file keeps its mode.
     """

@@ -71,7 +71,7 @@ def verify(parsed: Parsed) -> int:
 
 
 def _on_path() -> str:
-    """Return the path of etcdutl; '' if there is none that may be run."""
+    """Return the path of etcdutl; '' if there is no executable one."""
     try:
         return str(find(verifying.ETCDUTL, environment=os.environ) or "")
     except HostError as error:

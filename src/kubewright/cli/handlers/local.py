@@ -108,7 +108,7 @@ def down(parsed: Parsed) -> int:
 
 
 def _within(parsed: Parsed, name: str, least: int, most: int) -> int | None:
-    """Return a number that was given, None if none was. Raises UsageError if it is too small or too large."""
+    """Return the given number, None if none was given. Raises UsageError if it is too small or too large."""
     number = parsed.number(name)
     if number is not None and not least <= number <= most:
         raise UsageError(f"--{name} {number} is not possible", remedy=f"choose {least} to {most}")
@@ -116,7 +116,7 @@ def _within(parsed: Parsed, name: str, least: int, most: int) -> int | None:
 
 
 def _directory(parsed: Parsed, name: str) -> str | None:
-    """Return the absolute path of a directory that was given, None if none was. Raises UsageError if it is not one."""
+    """Return the absolute path of the given directory, None if none was given. Raises UsageError if it is not a directory."""
     if not parsed.text(name):
         return None
     path = Path(parsed.text(name)).expanduser().absolute()
@@ -259,7 +259,7 @@ def list_binaries(parsed: Parsed) -> int:
 
 
 def _cells(row: Mapping[str, object]) -> dict[str, object]:
-    """Return a program's row of the table, without the obvious reason that it is in no directory."""
+    """Return a program's row of the table. The reason that no directory contains it is left out, because it is obvious."""
     reason = str(row.get("reason") or "")
     return {
         **row,

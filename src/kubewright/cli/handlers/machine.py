@@ -31,7 +31,7 @@ def detected() -> Detected:
 
 def program_words() -> list[str]:
     """Return the command of this program for systemd: a script or an archive, or a module of this interpreter."""
-    found = shutil.which(sys.argv[0])  # the archive's program is called with the word that was typed
+    found = shutil.which(sys.argv[0])  # argv[0] of the archive's program is the word that was typed
     if found is None or Path(found).name == "__main__.py":
         return [sys.executable, "-m", "kubewright"]
     return [os.path.abspath(found)]  # noqa: PTH100 (links stay)

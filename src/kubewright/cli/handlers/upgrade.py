@@ -133,7 +133,7 @@ def status(parsed: Parsed) -> int:
 
 
 def recover(parsed: Parsed) -> int:
-    """Complete files that a killed operation has half replaced, and report them."""
+    """Complete the replacement of files that a killed operation left half done, and report them."""
     from kubewright.lifecycle.recovery import RECOVER
 
     changes = [change for change in engine.run(RECOVER, None, operations.this_machine(), reporter=KubeadmText()).changes if change]
@@ -187,7 +187,7 @@ def _client(parsed: Parsed) -> KubeClient:
 
 
 def _argument(parsed: Parsed) -> str:
-    """Return the version that is given; several count as none, as in kubeadm."""
+    """Return the given version; several count as none, as in kubeadm."""
     given = parsed.strings("version")
     return given[0] if len(given) == 1 else ""
 

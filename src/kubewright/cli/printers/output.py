@@ -97,8 +97,8 @@ def write_rows(rows: Sequence[Mapping[str, object]], *, columns: Sequence[tuple[
 def table(rows: Sequence[Mapping[str, object]], *, columns: Sequence[tuple[str, str]], paint: Paint | None = None) -> str:
     """Return a table of rows with headings, three spaces between columns.
 
-    `columns` are pairs of key and heading; `paint` decorates cells. Cells never contain newlines, although they contain
-    texts of others.
+    `columns` are pairs of key and heading; `paint` decorates cells. Every cell is put on one line, because it may
+    contain text from elsewhere.
     """
     keys = [key for key, _ in columns]
     cells = [[heading for _, heading in columns], *([_shown(row.get(key)) for key in keys] for row in rows)]

@@ -72,7 +72,7 @@ class Flag:
 
     `sets` is the field of the command's options that the flag sets, by default its name with underscores
     (`inputs.record`); `form` defines how its text is parsed.
-    `not_as` is the name of a program: called by it, we do not have the flag.
+    `not_as` is a name of the program: the flag does not exist if we are called by it.
     """
 
     name: str

@@ -67,7 +67,10 @@ class ServingApprover(PolicyController):
         await super().run()
 
     async def _decision(self, csr: SigningRequest) -> Decision:
-        """Decide by what is known; ask the sources only if that is not enough. Raises NotNow if the policy changes meanwhile."""
+        """Decide with the known evidence; ask the sources only if that is not enough.
+
+        Raises NotNow if the policy changes in the meantime.
+        """
         policy = self._policy.current
         evidence = self._gatherer.gather(csr, policy, now=self._clock.now())
         decision = decide(csr, evidence, policy, now=self._clock.now())
@@ -75,7 +78,7 @@ class ServingApprover(PolicyController):
             return decision
         fetched = await self._policy.sources.fetch(self._gatherer.question(csr))
         self._require_current(policy, csr)
-        now = self._clock.now()  # the answers took time: what watches say may have changed as well
+        now = self._clock.now()  # the answers took time: objects that are watched may have changed as well
         return decide(csr, self._gatherer.gather(csr, policy, now=now).completed(fetched), policy, now=now)
 
     def _node_changed(self, event: WatchEvent) -> None:

@@ -1,4 +1,4 @@
-"""Compare a serving certificate that is in force with the policy: which names in it are not the node's own. Pure.
+"""Compares a serving certificate that is in use with the policy, to find names that are not the node's own. Pure.
 
 The same checks decide about requests. Those about keys, order and times of a request do not apply to a certificate, and
 neither does the rule that the names of a present certificate need no source.
@@ -26,7 +26,7 @@ USER: Final = "system:node:"
 
 @dataclass(frozen=True, kw_only=True)
 class CertificateInForce(SigningRequest):
-    """A certificate as if its node requested it now: the checks look at its subject and names."""
+    """A certificate as if its node requested it now: the checks use its subject and names."""
 
     presented: RequestDetails = field(repr=False)
 

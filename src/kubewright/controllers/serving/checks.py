@@ -203,7 +203,7 @@ def _membership(*kinds: Membership) -> Callable[[Subject], str]:
 
 
 def _unavailable(subject: Subject) -> str:
-    """What a Node reports is not enough while a source is silent that might know better."""
+    """The Node's own report is not sufficient while a source that might contradict it does not answer."""
     silent, doubtful = subject.evidence.unavailable, subject.evidence.doubtful(subject.sans)
     return f"no answer from {', '.join(silent)}" if silent and doubtful and not _is_renewal(subject) else ""
 

@@ -38,7 +38,7 @@ from kubewright.manifests.rbac import APPROVAL_BINDINGS
 _log = logging.getLogger(__name__)
 
 LOOK_AGAIN: Final = 60.0
-"""Seconds between two looks for a second approver."""
+"""Seconds between two checks for a second approver."""
 ALARM: Final = "SecondApprover"
 _BOOTSTRAPPERS: Final = ("system:bootstrappers", "system:bootstrappers:kubeadm:default-node-token", "system:authenticated")
 _STOCK: Final = (
@@ -108,11 +108,11 @@ class ClientApprover(PolicyController):
             self._require_current(policy, csr)
             decision = self._by_policy(csr, records)
         if isinstance(decision, Approve):
-            self._known.approved(csr)  # before the write: another worker may look at a request of the same token meanwhile
+            self._known.approved(csr)  # before the write: another worker may be checking a request of the same token
             if token and (use := use_of(csr, now=self._clock.now())) is not None:
                 await self._used.record(token, use)
                 self._require_current(policy, csr)
-                return self._by_policy(csr, records)  # that took time: Nodes may have changed
+                return self._by_policy(csr, records)  # that took time, and Nodes may have changed
         return decision
 
     def _by_policy(self, csr: SigningRequest, records: Answer | None = None) -> Decision:

@@ -65,7 +65,7 @@ class ClientHistory:
             _latest(self._tokens, csr.username, {})[key] = node
 
     def question(self, csr: SigningRequest) -> Question:
-        """Return what join records are asked about a request."""
+        """Return the question about a request for join records."""
         node = _node(csr)
         return gathering.question(csr, self._history, node=node, names=(node,), addresses=())
 
@@ -96,7 +96,7 @@ def use_of(csr: SigningRequest, *, now: datetime) -> Use | None:
 
 
 def _latest(known: OrderedDict[str, V], name: str, fresh: V) -> V:
-    """Return what is known of a name, as the latest one of at most `MOST`."""
+    """Return the facts about a name, which becomes the latest one of at most `MOST`."""
     found = known.setdefault(name, fresh)
     known.move_to_end(name)
     while len(known) > MOST:

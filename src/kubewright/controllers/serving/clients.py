@@ -37,7 +37,7 @@ class ClientEvidence:
 
     - `exists`: there is a Node of this name. `name_key` is another key for which a certificate of this name was approved.
     - `token_key` says for what the token was used with another key; '' for a token that was not.
-    - `key_holder` says who else has used the key, or for what else; '' if no one has. `used`: the key was approved
+    - `key_holder` describes another user, or another use, of the key; '' if there is none. `used`: the key was approved
       before.
     - `newer` is a newer open request of the same node; '' for none. `recent` counts its requests of the last hour.
     - `records` is what the join records say about the name; None if they were not asked.

@@ -61,7 +61,7 @@ class Wait:
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """Nothing that is known so far decides about the request: ask the sources, then decide again."""
+    """The evidence so far is not sufficient for a decision: ask the sources, then decide again."""
 
 
 class Result(NamedTuple):
@@ -80,7 +80,7 @@ _REPORTED: Final = "nodes: addresses that the node reports itself"
 def decide(csr: SigningRequest, evidence: Evidence, policy: NodeApprovalPolicy, *, now: datetime) -> Decision:
     """Return what to do with a request: the first check that fails decides; a request that passes all is approved.
 
-    Without fetched evidence the other checks come first, so that sources are not asked about what is denied anyway.
+    Without fetched evidence the other checks come first, so that sources are not asked about requests that are denied anyway.
     """
     if csr.signer != KUBELET_SERVING:
         return Nothing(reason="it is not a request for a kubelet's serving certificate")

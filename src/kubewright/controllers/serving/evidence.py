@@ -19,7 +19,7 @@ JOIN_RECORDS: Final = "joinRecords"
 
 @dataclass(frozen=True, kw_only=True)
 class KnownNode:
-    """A Node as the API server has it. `reported` are the names and addresses that its kubelet reports, normalized."""
+    """A Node as stored by the API server. `reported` are the names and addresses that its kubelet reports, normalized."""
 
     name: str
     reported: frozenset[str] = frozenset()

@@ -1,4 +1,7 @@
-"""Gathering evidence from what watches report: Nodes, requests, API servers, networks of Services. Reads and writes nothing itself."""
+"""Gathers evidence from the objects that watches report: Nodes, requests, API servers, networks of Services.
+
+Reads and writes nothing itself.
+"""
 
 from __future__ import annotations
 
@@ -45,10 +48,10 @@ class Gatherer:
             ENDPOINTS: self._known.api_servers_changed,
             SERVICE_CIDR: lambda event: self._networks_changed(event, _OF_SERVICES),
         }
-        """The kinds whose changes it needs to see, and what takes them."""
+        """The kinds whose changes it needs, and the functions that receive them."""
 
     def gather(self, csr: SigningRequest, policy: NodeApprovalPolicy, *, now: datetime) -> Evidence:
-        """Return the evidence about a request that watches and the policy give. One that cannot be read has none."""
+        """Return the evidence about a request from watches and the policy; none for a request that cannot be read."""
         try:
             names = csr.details().names
         except CertificateError:
@@ -77,7 +80,7 @@ class Gatherer:
         )
 
     def question(self, csr: SigningRequest) -> Question:
-        """Return what sources are asked about a request. Raises CertificateError for one that cannot be read."""
+        """Return the question about a request for sources. Raises CertificateError for one that cannot be read."""
         names = csr.details().names
         return question(csr, self.history, node=node_of(csr.username), names=names.dns, addresses=names.addresses)
 
@@ -102,7 +105,7 @@ class Gatherer:
 
 
 def question(csr: SigningRequest, history: RequestHistory, *, node: str, names: tuple[str, ...], addresses: tuple[str, ...]) -> Question:
-    """Return what sources are asked about a node and its requester."""
+    """Return the question about a node and its requester for sources."""
     found = next((one for one in csr.extra.get(_CREDENTIAL) or () if one.startswith(_FINGERPRINT)), "")
     return Question(
         request=csr.name,

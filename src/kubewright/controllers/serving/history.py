@@ -24,11 +24,11 @@ from kubewright.pki.encoding import pem
 MOST_KEYS: Final = 50_000
 """Keys that are remembered, the latest ones: some 10 MB. A node of a large cluster has two, and new ones some times a year."""
 MOST_USES: Final = 16
-"""Signers and users that are remembered of each key: the second one is one too many, and anyone may invent signers."""
+"""Signers and users that are remembered of each key: a second one is already refused, and anyone may invent signers."""
 MOST_CREDENTIALS: Final = 4
 """Client certificates that are remembered of each node: a kubelet uses the newest one, or the one before it for a while."""
 MOST_NODES: Final = 50_000
-"""Nodes whose certificates are remembered, those with the latest ones: nodes come and go under ever new names."""
+"""Nodes whose certificates are remembered, those with the latest ones: new nodes may have ever new names."""
 MOST_COUNTED: Final = 100
 """Requests of a node that are counted."""
 V = TypeVar("V")
@@ -136,7 +136,7 @@ class RequestHistory:
         return self._keys.get(key, frozenset()) if key is not None else frozenset()
 
     def key_holder(self, csr: SigningRequest) -> str:
-        """Return who else used the key of a request, or for what else; '' if no one did."""
+        """Return another user, or another use, of the key of a request; '' if there is none."""
         key = key_of(csr)
         others = self._keys.get(key, frozenset()) - {(csr.signer, csr.username)} if key is not None else frozenset()
         return next((f"{user} for {signer}" for signer, user in sorted(others)), "")

@@ -30,7 +30,7 @@ _CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """An outcome as the journal has it. `by` is the controller or the person; `policy` the version of the policy in force."""
+    """An outcome in the form of the journal. `by` is the controller or the person; `policy` the version of the policy in force."""
 
     outcome: str
     by: str
@@ -43,7 +43,7 @@ class Verdict:
 
 
 def verdict(decision: Decision, *, by: str, policy: str) -> Verdict | None:
-    """Return what the journal says about a decision; None if nothing was decided."""
+    """Return the journal's form of a decision; None if nothing was decided."""
     match decision:
         case Approve():
             return Verdict(outcome="approve", by=by, policy=policy)

@@ -1,6 +1,7 @@
-"""The policy in force: a file or a ConfigMap that is read again when it changes. A changed policy that is wrong changes nothing.
+"""The policy in force: a file or a ConfigMap that is read again when it changes.
 
-A policy comes into force together with its open sources: one whose sources cannot be opened is wrong too.
+An invalid new version of a policy is ignored. A policy comes into force together with its open sources: if they
+cannot be opened, it counts as invalid.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Policy:
             reader()
 
     def offer(self, content: Callable[[], bytes]) -> None:
-        """Put content in force if it is valid. What is wrong with it is logged once, and the policy in force stays."""
+        """Put content in force if it is valid. Otherwise its problem is logged once, and the policy in force stays."""
         try:
             self.take(content())
         except KubewrightError as error:
@@ -137,7 +138,7 @@ class PolicyConfigMap(Policy):
 
 
 def notices(policy: NodeApprovalPolicy) -> list[str]:
-    """Say what weakens a policy."""
+    """Return warnings about settings that weaken a policy."""
     if not policy.trust_reported:
         return []
     return ["nodes may have every address that they report within nodeCIDRs: a node can take the address of one that is not known yet"]

@@ -1,4 +1,4 @@
-"""Carrying out decisions by a policy: one write with the observed resourceVersion, a line in the journal, an event."""
+"""Carries out decisions by a policy: one write with the observed resourceVersion, a line in the journal, an event."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LONG_WAIT: Final = timedelta(minutes=15)
 
 
 class PolicyController(RequestController):
-    """Decides about requests by a policy. What is decided is in the subclasses."""
+    """Decides about requests by a policy. Subclasses make the decisions."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class PolicyController(RequestController):
             await super().run()
 
     async def _follow_sources(self) -> None:
-        """Check requests that wait again when a source has changed. While none waits, no source is looked at."""
+        """Check waiting requests again when a source has changed. While no request waits, no source is checked."""
         seen = (self._policy.sources, 0)
         while True:
             await asyncio.sleep(REREAD)
@@ -83,7 +83,10 @@ class PolicyController(RequestController):
             await known.wait()
 
     def _require_current(self, policy: NodeApprovalPolicy, csr: SigningRequest) -> None:
-        """Require that a policy is still in force after something that took time. Raises NotNow, and has the request checked again at once."""
+        """Require that a policy is still in force after something that took time.
+
+        Raises NotNow, and has the request checked again at once.
+        """
         if self._policy.current is not policy:
             self._queue.add(csr.name, owner=csr.username)
             raise NotNow("the policy has changed", quiet=True)
@@ -118,7 +121,7 @@ class PolicyController(RequestController):
                     self._reported.add(name)
                     self._telemetry.outcome(self.name, f"waits for long {reason}")
                     self._telemetry.warn(self._event_object(csr, found), reason=reason, message=f"{shown} waits: {message}")
-                if self._waits.get(name) != check:  # not each time that it is checked again
+                if self._waits.get(name) != check:  # not each time it is checked again
                     self._record(csr, found, decision, now)
                     self._waits[name] = check
                     self._telemetry.outcome(self.name, f"waits {reason}")

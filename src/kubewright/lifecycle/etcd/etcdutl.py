@@ -27,7 +27,7 @@ NAME: Final = "etcdutl"
 WITHIN: Final = 1800.0
 """Seconds for making a data directory: etcdutl reads and writes the whole database."""
 BUMP: Final = 1_000_000_000
-"""The least increase of revisions: a week of 1,500 writes per second, as in etcd's documentation."""
+"""The minimum increase of revisions: a week of 1,500 writes per second, as in etcd's documentation."""
 _WRITES: Final = 1500
 
 

@@ -24,7 +24,7 @@ _COMMAND = "kubewright etcd restore --fence"
 
 
 class Standing(enum.Enum):
-    """The state of a member, judged by its peer port."""
+    """The state of a member, as its peer port shows it."""
 
     STOPPED = "stopped"
     RUNNING = "running"

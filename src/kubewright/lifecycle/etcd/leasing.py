@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 
 
 def awaited(ctx: MemberContext[Any]) -> None:
-    """Wait while another machine holds the lease, before the members are checked: one that is being replaced has no vote for a while.
+    """Wait until no other machine holds the lease.
 
-    Does nothing if no API server is ready. Raises WaitTimeout as `OperationLease` does.
+    This precedes the checks of members, because one that is being replaced has no vote for a while. Does nothing if no
+    API server is ready. Raises WaitTimeout as `OperationLease` does.
     """
     if ctx.cluster_api is not None:
         with taken(ctx):

@@ -173,7 +173,7 @@ def _emptied(ctx: ReplaceContext, kept: Checkpoint, swap: DataSwap, members: Seq
     """Remove the member, stop its etcd, and put its data aside."""
     own = by_peer_url(members, ctx.member.peer_url)
     if own is not None:
-        _require_fit(ctx, members)  # others may have stopped since
+        _require_fit(ctx, members)  # other members may have stopped in the meantime
         ctx.say(f"Removing the member {own.shown} from etcd")
         yield removal.remove(ctx.cluster, own, clock=ctx.clock)
     yield from ctx.stopped(kept)

@@ -71,7 +71,7 @@ def _restore(ctx: RestoreContext) -> Iterator[Step]:
 
 
 def _look_at_objects(ctx: RestoreContext, nodes: frozenset[str] | None) -> None:
-    """Report what the restored data requires, if this machine has an API server and the administrator's credentials.
+    """Report what must be done about the restored objects, if this machine has an API server and the administrator's credentials.
 
     `nodes` are those from before. Webhooks that could not be listed then are listed now.
     """

@@ -1,6 +1,6 @@
 """Objects that matter to a cluster whose data is restored: webhooks that may lock it, and Nodes that the data lacks or brings back.
 
-Everything here is advice: an API server that does not answer is no error, because a restore may be what it needs.
+Everything here is advice: it is not an error if the API server does not answer, because the restore may be meant to repair that.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ def nodes(api: KubeAPI | None) -> frozenset[str] | None:
 
 
 def differences(before: frozenset[str] | None, after: frozenset[str] | None, *, own: str) -> Iterator[str]:
-    """Yield what has to be done about Nodes that a restore has removed or brought back. `own` is this machine, whose kubelet is restarted."""
+    """Yield what has to be done about Nodes that a restore has removed or brought back.
+
+    `own` is this machine, whose kubelet is restarted.
+    """
     if before is None or after is None:
         return
     if lost := sorted(before - after - {own}):

@@ -114,7 +114,7 @@ def bootstrap_tokens(ctx: InitContext) -> Iterable[Change]:
 
 
 def _has_strict_clients(ctx: InitContext) -> bool:
-    """Whether the cluster's policy approves client certificates. Only a cluster with an approver has one; a single phase looks."""
+    """Return whether the cluster's policy approves client certificates. Only a cluster with an approver has one."""
     if ctx.bound.whole and ctx.request.serving_certificates != STRICT:
         return False
     from kubewright.lifecycle.steps import serving_approver  # most clusters have none

@@ -1,4 +1,4 @@
-"""A unit that runs before the kubelet at the next boot, while an operation is replacing files that belong together.
+"""A unit that is installed while an operation replaces files that belong together. It runs at boot, before the kubelet.
 
 A component that finds a certificate without its key does not start. After a power cut between the two, the unit
 completes the pair, so that the machine starts by itself. It asks no questions and restarts nothing: the operation

@@ -1,8 +1,8 @@
 """Names, addresses and ports for the machines of a cluster.
 
-Clusters that start at the same time must not choose the same address. Some tenths of a second pass between the choice
-and binding its ports; during that time, the process holds a name in the abstract namespace of Unix sockets, which has
-the same scope as the network namespace of the address and is released when the process ends.
+Clusters that start at the same time must not choose the same address. Some tenths of a second pass between choosing
+an address and binding its ports; during that time, the process holds a name in the abstract namespace of Unix
+sockets, which has the same scope as the network namespace of the address and is released when the process ends.
 """
 
 from __future__ import annotations
@@ -89,5 +89,5 @@ def _free(blank: LocalMachineRecord, taken: list[str]) -> LocalMachineRecord:
 def _readable(path: Path) -> ClusterRecord | None:
     try:
         return record.load(path)
-    except KubewrightError:  # another user's broken record must not prevent this cluster from starting
+    except KubewrightError:  # a broken record of another user must not prevent this cluster from starting
         return None

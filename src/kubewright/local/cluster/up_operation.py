@@ -67,7 +67,7 @@ def prepare(request: UpRequest, machine: TargetMachine) -> Prepared[Configuratio
 
 
 def _skipped(names: Sequence[str]) -> list[str]:
-    """Return those of init's phases to skip that a local cluster has: for example, there are no uploaded certificates."""
+    """Return the phases of init that a local cluster skips: for example, it uploads no certificates."""
     local, general = {node.name for node in UP_PHASES.nodes}, {node.name for node in phases.PHASES.nodes}
     return [name for name in names if name in local or name not in general]
 

@@ -48,7 +48,7 @@ _HANDSHAKE: Final = 0.5
 _ASK: Final = 0.5
 """Seconds that the daemon waits for its nodes before it answers: frequent requests would take processor time from the nodes."""
 _ASKED: Final = 3
-"""How often a daemon that answered recently is tried: on a slow machine one answer may be late."""
+"""How often a request to a daemon that answered recently is tried: on a slow machine one answer may be late."""
 
 
 def images(ctx: InitContext) -> Iterable[Change]:

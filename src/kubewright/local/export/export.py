@@ -31,7 +31,7 @@ _REPEATS: Final = ("kubectl.kubernetes.io/last-applied-configuration",)
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """The files that were written, relative to the directory, and why others are missing."""
+    """The files that were written, relative to the directory, and the reasons why others are missing."""
 
     directory: Path
     files: tuple[str, ...]

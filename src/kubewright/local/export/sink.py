@@ -45,7 +45,7 @@ class Sink:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Report a part, unless it is a part of another, and note its failure instead of raising it."""
+        """Report the start of a part unless another part contains it. A failure is noted, not raised."""
         if "/" not in name:
             self._reporter.emit(Progress(task=f"exporting {name}", done=0))
         try:
@@ -68,7 +68,7 @@ class Sink:
             shutil.copyfileobj(content, file)
 
     def close(self) -> None:
-        """Write down the problems, if there are any."""
+        """Write the problems to a file, if there are any."""
         if self.problems:
             self.write(_PROBLEMS, "".join(f"{problem}\n" for problem in self.problems).encode())
 

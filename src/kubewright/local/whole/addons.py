@@ -22,7 +22,10 @@ _PLUGIN: Final = "    hosts {{\n       {address} {name}\n       fallthrough\n   
 
 
 def ensure(api: KubeAPI, *, gateway: str) -> list[Change]:
-    """Ensure all of it; returns what has changed. An existing StorageClass is left as it is: its users may have another default."""
+    """Ensure the StorageClass and the DNS entry; returns the changes.
+
+    An existing StorageClass is left as it is: its users may have another default.
+    """
     changes = (ensure_object(api, DesiredObject(volumes.storage_class(), write=Write.CREATE_ONLY)), *_name_of_host(api, gateway))
     return [change for change in changes if change]
 

@@ -1,4 +1,4 @@
-"""kubeadm's documents for the machines of a cluster: the user's, completed with what these machines need. Pure.
+"""kubeadm's documents for the machines of a cluster: the user's documents, completed with the settings that machines need. Pure.
 
 The kubelet and kube-proxy run in containers of systemd-nspawn, which share the host's disk and kernel.
 """
@@ -87,7 +87,7 @@ class Credentials:
 
 
 def require_valid(config: str) -> None:
-    """Refuse documents that set what the cluster chooses itself, ranges that it cannot have, and what `init` and `join` would refuse.
+    """Refuse documents with fields that the cluster sets itself, with unsupported ranges, and those that `init` or `join` would refuse.
 
     Raises DocumentError and ValidationError, naming every such field, and UsageError for an unsupported version of Kubernetes.
     """
@@ -211,7 +211,10 @@ def of_join(
 
 
 def _registration(name: str, addresses: Sequence[str], *, unverified: bool, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a Node is registered, to be merged with what the user gives. The kubelet uses only an IPv4 address unless it is told otherwise."""
+    """Return the registration of a Node, to be merged with the user's settings.
+
+    The kubelet uses only an IPv4 address unless it is told otherwise.
+    """
     registration: dict[str, Any] = {"name": name}
     if unverified:
         ignored = given.get("ignorePreflightErrors")

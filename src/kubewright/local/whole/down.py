@@ -1,4 +1,4 @@
-"""Removing the machines of a cluster, with all that they have on the host."""
+"""Removing the machines of a cluster, with all their files, networks and cgroups on the host."""
 
 from __future__ import annotations
 
@@ -34,6 +34,9 @@ def require_root(paths: ClusterPaths) -> None:
 
 
 def sweep(paths: ClusterPaths, *, keep_data: bool = False) -> None:
-    """Stop the daemon and all machines of a cluster, and remove them; their disks stay with `keep_data`. Changes nothing if there are none."""
+    """Stop the daemon and all machines of a cluster, and remove them; their disks stay with `keep_data`.
+
+    Changes nothing if there are none.
+    """
     client.stop(paths)
     group.sweep(members.group_name(paths), members.directory(paths), keep=keep_data)

@@ -34,21 +34,24 @@ _SETTLED: Final = 60.0
 
 
 def access(paths: ClusterPaths, cluster: ClusterRecord) -> Access:
-    """Return the cluster's location and the administrator's identity. The file is the owner's, who need not be trusted with what root may read."""
+    """Return the cluster's location and the administrator's identity.
+
+    The file belongs to the cluster's owner, who must not gain access to files that only root may read.
+    """
     with owner.acting_as(owner.of_cluster(paths)):
         return load_embedded_access(PurePosixPath(paths.admin_kubeconfig(cluster.control_plane.name)), read=Files().read)
 
 
 @contextmanager
 def client(paths: ClusterPaths, cluster: ClusterRecord, *, clock: Clock) -> Iterator[KubeAPI]:
-    """Provide a client that tries again for a minute: the API may answer only when etcd has a leader again."""
+    """Provide a client that retries for a minute, because the API may not answer until etcd has a leader again."""
     inner = KubeClient(access(paths, cluster))
     with closing(inner):
         yield RetryingKube(inner, clock=clock, within=_SETTLED)
 
 
 def follow(paths: ClusterPaths, cluster: ClusterRecord) -> None:
-    """Let the kubeconfig name a control plane that runs, after machines have been stopped or started. Needs root."""
+    """Make the kubeconfig refer to a running control plane, after machines have been stopped or started. Needs root."""
     kubeconfig = paths.admin_kubeconfig(cluster.control_plane.name)
     with owner.acting_as(owner.of_cluster(paths)):
         text = kubeconfig.read_text(encoding="utf-8") if kubeconfig.exists() else ""
@@ -67,7 +70,7 @@ def write(paths: ClusterPaths, cluster: ClusterRecord, text: str) -> None:
 
 
 def pointed(text: str, address: str) -> str:
-    """Return a kubeconfig for the host, made from what an administrator's kubeconfig of a machine contains.
+    """Return a kubeconfig for the host, made from the administrator's kubeconfig of a machine.
 
     Only its names, CA and client certificate are taken over: the machine does not decide which programs or servers its
     user's kubectl calls. Raises CertificateError for a kubeconfig without embedded certificates.

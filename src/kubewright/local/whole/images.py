@@ -39,7 +39,7 @@ _ESCAPES: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 @contextmanager
 def archive(path: str, *, standard_input: IO[bytes], spool: Path | None = None) -> Iterator[IO[bytes]]:
-    """Provide an archive as a file: one at a path, or, for `-`, what standard input contains.
+    """Provide an archive as a file: the one at a path, or standard input for `-`.
 
     Standard input, or a pipe at the path, is copied to a named file in the directory `spool`, or, without one, to an
     unnamed file next to the machines' disks. Raises DocumentError if the archive cannot be read, or is not a tar archive,

@@ -16,19 +16,20 @@ from kubewright.pki import pins
 
 _RECORD: Final = str(Layout().machine_record)
 _LOOK: Final = 0.1
-"""Seconds between two looks at the machines while some of them join."""
+"""Seconds between two checks of the machines while some of them join."""
 
 
 def newcomers(run: MachinesRun, names: Collection[str]) -> list[str]:
-    """Return those of these running machines that have not joined completely and are not leaving."""
+    """Return the running machines that have not completed their join and are not leaving."""
     wanted = members.members(run.cluster.settled())
     return [name for name in names if name in wanted and name != run.first.name and not _has_joined(run.group.machines[name])]
 
 
 def join(run: MachinesRun, names: Sequence[str]) -> list[Change]:
-    """Let machines join. etcd accepts one new member at a time, and each control plane needs most of the two cores of a small host.
+    """Join machines to the cluster: control planes one after the other, workers at the same time.
 
-    Raises ComponentFailed if a join fails, HostError if a machine stops meanwhile. No join goes on after that.
+    etcd accepts one new member at a time, and each control plane needs most of the two cores of a small host.
+    Raises ComponentFailed if a join fails, HostError if a machine stops in the meantime. All joins are ended then.
     """
     planes = [name for name in names if run.cluster.machine(name) is not None]
     groups = [*([planes] if planes else []), *([name] for name in names if name not in planes)]
@@ -43,7 +44,7 @@ def join(run: MachinesRun, names: Sequence[str]) -> list[Change]:
         joins = [pool.submit(join_all, group) for group in groups]
         try:
             while wait(joins, timeout=_LOOK).not_done:
-                run.require_running()  # a join waits for a control plane that has stopped as long as it may
+                run.require_running()  # otherwise, a join would wait for a stopped control plane until its timeout
             return [change for one in joins for change in one.result()]
         except BaseException:  # the pool waits for its threads, and they wait for the operations
             while wait(joins, timeout=_LOOK).not_done:

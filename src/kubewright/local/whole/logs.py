@@ -36,7 +36,7 @@ _CHUNK: Final = 64 * 1024
 def log(
     paths: ClusterPaths, cluster: ClusterRecord, component: str, *, machine: str = "", tail: int | None = None, follow: bool = False
 ) -> Iterator[bytes]:
-    """Yield the log of a unit or a static pod of a machine, by default the first one; the daemon's if no component is given.
+    """Yield the log of a unit or a static pod of a machine, by default the first one. Without a component, yield the daemon's log.
 
     Raises UsageError for an unknown machine or component, HostError without root, and for a machine that does not run.
     """
@@ -66,7 +66,7 @@ def log(
 
 
 def output(argv: Sequence[str]) -> Generator[bytes, None, int]:
-    """Yield what a program of the host writes; returns its exit code. The program is ended if the caller stops reading."""
+    """Yield the output of a program of the host; returns its exit code. The program is ended if the caller stops reading."""
     with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env=environment()) as process:
         assert process.stdout is not None
         try:

@@ -21,7 +21,7 @@ from kubewright.machines.parts import ensure_parts
 
 
 def kill(paths: ClusterPaths, name: str) -> bool:
-    """Stop a machine like a power failure; returns whether it ran. Its disk stays as it was at that moment."""
+    """Stop a machine as a power failure would; returns whether it was running. Its disk stays as it was at that moment."""
     with _machines_changed(paths, f"kill of machine {name}") as cluster:
         machine = members.machine_of(paths, cluster, name)
         ran = bool(machine.leader)
@@ -31,7 +31,7 @@ def kill(paths: ClusterPaths, name: str) -> bool:
 
 
 def stop(paths: ClusterPaths, name: str) -> bool:
-    """Shut a machine down, as its power button does; returns whether it ran."""
+    """Shut a machine down, as its power button does; returns whether it was running."""
     with _machines_changed(paths, f"stop of machine {name}") as cluster:
         machine = members.machine_of(paths, cluster, name)
         ran = bool(machine.leader)
@@ -41,12 +41,12 @@ def stop(paths: ClusterPaths, name: str) -> bool:
 
 
 def _disconnect(paths: ClusterPaths, cluster: ClusterRecord, name: str) -> None:
-    """Remove the network of a machine that does not run: the kernel would continue to forward packets by its rules."""
+    """Remove the network of a stopped machine: the kernel would continue to forward packets by its rules."""
     members.network_of(paths).detach(members.members(cluster)[name])
 
 
 def pause(paths: ClusterPaths, name: str) -> bool:
-    """Freeze all processes of a machine, as if it hung; returns whether it ran. `start` lets them continue."""
+    """Freeze all processes of a machine, as if it hung; returns whether it was running. `start` resumes them."""
     with _machines_changed(paths, f"pause of machine {name}") as cluster:
         machine = members.machine_of(paths, cluster, name)
         ran = machine.runs
@@ -75,7 +75,7 @@ def remove(paths: ClusterPaths, name: str, *, reporter: Reporter) -> None:
 
 
 def start(paths: ClusterPaths, name: str, *, reporter: Reporter) -> bool:
-    """Start a machine with its disk and wait for its container runtime, or let a paused one continue; returns whether it did not run."""
+    """Start a machine with its disk and wait for its container runtime, or resume a paused one; returns whether it was not running."""
     with _machines_changed(paths, f"start of machine {name}") as cluster:
         members.machine_of(paths, cluster, name)
         mounts.require_sources(cluster.mounted)
@@ -86,7 +86,7 @@ def start(paths: ClusterPaths, name: str, *, reporter: Reporter) -> bool:
 
 
 def running(paths: ClusterPaths, cluster: ClusterRecord) -> list[Machine]:
-    """Return the machines of a cluster of machines that run. Raises HostError if none runs."""
+    """Return the running machines of a cluster. Raises HostError if there are none."""
     found = [members.machine_of(paths, cluster, name) for name in members.members(cluster)]
     alive = [machine for machine in found if machine.runs]
     if not alive:
@@ -112,7 +112,7 @@ def changed(paths: ClusterPaths, doing: str) -> Iterator[ClusterRecord]:
 
 @contextmanager
 def _machines_changed(paths: ClusterPaths, doing: str) -> Iterator[ClusterRecord]:
-    """Hold the lock of a cluster, and let its kubeconfig name a control plane that runs afterwards."""
+    """Hold the lock of a cluster, and afterwards make its kubeconfig refer to a running control plane."""
     with changed(paths, doing) as found:
         yield found
         endpoints.follow(paths, found)

@@ -80,7 +80,7 @@ def index_of(cluster: str, machine: str) -> int:
 def group_of(
     paths: ClusterPaths, cluster: ClusterRecord, *, network: Network, parts: Parts, shared: Mapping[str, Path] = MappingProxyType({})
 ) -> Group:
-    """Return the group of a cluster's machines, which see the program and, with `shared`, further files of the host.
+    """Return the group of a cluster's machines. The program and, with `shared`, further files of the host are visible in them.
 
     If the user installs a network plugin, the machines' network has no part for pods.
     """

@@ -1,4 +1,4 @@
-"""Operations of the engine inside a machine: the program is called there, and its events are passed on."""
+"""Runs operations of the engine inside a machine: the program is called there, and its events are forwarded."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _ERROR: Final = "error: "
 def operate(machine: Machine, words: Sequence[str], document: str, *, reporter: Reporter) -> list[Change]:
     """Run `init` or `join`, with further flags, in a machine with a configuration; returns what it changed.
 
-    Ends what a killed `up` has left running, which would hold the machine's lock. If it is interrupted, the operation
-    ends with it. Raises ComponentFailed with the error that the operation reported.
+    Operations that a killed `up` has left running are ended first, because they hold the machine's lock. If this call
+    is interrupted, the operation ends as well. Raises ComponentFailed with the error that the operation reported.
     """
     end(machine)
     machine.run("sh", "-c", f"umask 077; cat > {_DOCUMENT}", data=document)
@@ -60,7 +60,7 @@ def end(machine: Machine) -> None:
 
 
 def _passed_on(line: str, machine: Machine, reporter: Reporter) -> str:
-    """Report the event in a line of output under the machine's name; returns a line that is not an event."""
+    """Report the event in a line of output under the machine's name. Returns the line if it is not an event."""
     try:
         event: Any = json.loads(line)
         kind = event.pop("event")

@@ -77,7 +77,7 @@ def visible(state_dir: str = "") -> list[ClusterPaths]:
 
 
 def _in(directory: Path) -> list[ClusterPaths]:
-    """Return the clusters in a directory; none if it may not be read, which the next access to it reports."""
+    """Return the clusters in a directory; none if it cannot be read, because the next access to it reports that."""
     try:
         return [ClusterPaths(path.parent) for path in sorted(directory.glob("*/cluster.json"))]
     except PermissionError:

@@ -37,7 +37,7 @@ def require_free(paths: ClusterPaths, cluster: ClusterRecord, options: UpOptions
 def ensure(
     paths: ClusterPaths, cluster: ClusterRecord, options: UpOptions, *, daemon: DetachedProcess | None, waiter: Waiter
 ) -> list[Change]:
-    """Tell a cluster's daemon, the given process if it was started, about machines and ports; returns which ports are new.
+    """Tell a cluster's daemon about machines and ports; returns the new ports. `daemon` is its process if it was just started.
 
     Raises PortInUse with the owner of a port.
     """

@@ -86,7 +86,7 @@ def require(subject: Subject | None = None) -> None:
 
 
 def require_families(config: str) -> None:
-    """Require what a cluster with this configuration needs in addition. Raises CheckFailed."""
+    """Require the additional features that a cluster with this configuration needs. Raises CheckFailed."""
     if any(map(network.is_ipv6, subnets.of(config).pods)) and not network.kernel_has_ipv6():
         raise CheckFailed(
             "the kernel of this host has no IPv6, but the cluster needs it",

@@ -33,7 +33,7 @@ _LOCAL: Final = ("localhost", "127.0.0.0/8", ".svc", ".cluster.local", ".kubewri
 
 
 def shared(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Path]:
-    """Return what machines see of the host for this. Raises UsageError if the user's directory no longer exists."""
+    """Return the files of the host that machines see for this purpose. Raises UsageError if the user's directory no longer exists."""
     found = {}
     if cluster.registry_config:
         directory = Path(cluster.registry_config)

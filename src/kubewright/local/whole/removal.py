@@ -25,14 +25,14 @@ _WITHIN: Final = 120.0
 
 
 def surplus(paths: ClusterPaths, cluster: ClusterRecord) -> list[str]:
-    """Return the machines that leave, and those that the record does not have but that exist, workers first. Needs root."""
+    """Return the machines that leave, and existing machines that are missing in the record, workers first. Needs root."""
     leaving = [machine.name for machine in cluster.leaving]
     unknown = [name for name in members.existing(paths) if name not in members.members(cluster)]
     return [*unknown, *leaving]
 
 
 def remove(paths: ClusterPaths, cluster: ClusterRecord, name: str, api: KubeAPI, *, waiter: Waiter) -> list[Change]:
-    """Remove a machine from its cluster with its disk; what is already gone is no error. Needs root."""
+    """Remove a machine and its disk from its cluster; parts that are already gone are ignored. Needs root."""
     changes = []
     if not cluster.is_worker(name):
         changes.append(_remove_member(paths, cluster, name, waiter))

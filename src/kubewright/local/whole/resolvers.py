@@ -38,7 +38,7 @@ def of_host() -> Resolvers:
 
 
 def parse(files: Mapping[str, str]) -> Resolvers:
-    """Return what the first of these texts of resolv.conf says that names a server that machines can reach."""
+    """Return the resolvers of the first of these texts of resolv.conf that names a server which machines can reach."""
     for text in files.values():
         lines = [line.split() for line in text.splitlines()]
         given = [formats.address(line[1]) for line in lines if len(line) > 1 and line[0] == "nameserver"]
@@ -50,5 +50,8 @@ def parse(files: Mapping[str, str]) -> Resolvers:
 
 
 def _is_reachable(server: IPv4Address | IPv6Address) -> bool:
-    """Return whether machines may reach a server. Clouds have name servers at link-local addresses of IPv4, to which hosts forward packets."""
+    """Return whether machines may reach a server.
+
+    Clouds have name servers at link-local addresses of IPv4, to which hosts forward packets.
+    """
     return not server.is_loopback and not (server.version == 6 and server.is_link_local)

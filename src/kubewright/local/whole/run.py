@@ -75,7 +75,7 @@ class MachinesRun:
         return PollingWaiter(clock=self.clock, reporter=self.reporter)
 
     def require_running(self) -> None:
-        """Require that all machines run, because waiting for one that does not is in vain. Raises HostError."""
+        """Require that all machines are running, because waiting for a stopped one is pointless. Raises HostError."""
         for name in members.members(self.cluster.settled()):
             if not self.group.machines[name].runs:
                 raise HostError(f"machine {name} has stopped", remedy=f"`sudo kubewright up --name {self.paths.name}` starts it again")

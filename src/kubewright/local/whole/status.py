@@ -24,7 +24,7 @@ STOPPED: Final = "Stopped"
 _NOT_READY: Final = "NotReady"
 _UNKNOWN: Final = "Unknown"
 _ONLY_NETWORK: Final = f"container runtime network not ready: NetworkReady=false reason:{NO_NETWORK} "
-"""The beginning of a kubelet's message that names only this fault: several are in brackets (kubernetes v1.36: pkg/kubelet/kubelet.go)."""
+"""The beginning of a kubelet's message about this fault alone: several faults are in brackets (kubernetes v1.36: pkg/kubelet/kubelet.go)."""
 _SECONDS: Final = len("2026-01-01T00:00:00")
 _WITHIN: Final = 15.0
 """Seconds for an answer of the API server, which a busy host may delay by some seconds; machines that do not run are not asked."""

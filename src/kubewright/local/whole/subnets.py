@@ -28,7 +28,7 @@ class Subnets:
     services: tuple[str, ...]
 
     def families_of(self, addresses: Iterable[str]) -> tuple[str, ...]:
-        """Return those addresses whose family pods have."""
+        """Return the addresses of the families that pods have."""
         families = set(map(is_ipv6, self.pods))
         return tuple(one for one in addresses if is_ipv6(one) in families)
 

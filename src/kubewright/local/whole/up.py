@@ -1,7 +1,6 @@
 """`up --machines`: create, repair, resume or scale a cluster of whole machines according to its record.
 
-Each step looks first: machines that run stay, `init` runs again on the first machine and repairs it, and workers join
-that have not joined.
+Each step checks first: running machines are left alone, `init` runs again on the first machine and repairs it, and only new workers join.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
 
 
 def _bring_up(run: MachinesRun) -> tuple[list[Change], str]:
-    """Start machines, make the first one a control plane, let the others join, and wait for all nodes.
+    """Start machines, make the first one a control plane, join the others, and wait for all nodes.
 
     Workers start while `init` runs. Returns the changes and the state of the nodes.
     """
@@ -157,7 +156,7 @@ def _start(run: MachinesRun) -> list[str]:
 
 
 def _ready(run: MachinesRun, names: Collection[str], *, started: Collection[str]) -> list[Change]:
-    """Wait for machines, and let them see the directories of the cluster."""
+    """Wait for machines, and mount the directories of the cluster in them."""
     run.group.ready(names)
     for name in names:
         if name in started:
@@ -187,7 +186,10 @@ def _init(run: MachinesRun, planes: Sequence[str]) -> list[Change]:
 
 
 def _restart_proxies(api: KubeAPI) -> None:
-    """Let kube-proxy learn the addresses of other control planes: its containers have the names that the machine had when they started."""
+    """Restart kube-proxy so that it learns the addresses of other control planes.
+
+    Its containers have the host names that the machine had when they started.
+    """
     for pod in api.list(named("Pod"), secrets.NAMESPACE, label_selector="k8s-app=kube-proxy"):
         remove_object(api, named("Pod"), pod["metadata"]["name"], secrets.NAMESPACE)
 
@@ -195,8 +197,8 @@ def _restart_proxies(api: KubeAPI) -> None:
 def _wait_for_nodes(run: MachinesRun, api: KubeAPI, *, started: Collection[str], began: Moment) -> str:
     """Wait until all nodes are ready, or lack only a network plugin that the user installs; returns the worse of both states.
 
-    The Node of a machine that was started must have been renewed since the run began: it stays Ready for a while. Raises
-    HostError if a machine stops meanwhile.
+    The Node of a machine that was started must have been renewed since the run began: it stays Ready for a while.
+    Raises HostError if a machine stops in the meantime.
     """
     wanted, seen = set(members.members(run.cluster.settled())), dict[str, str]()
     accepted = {status.READY, *([status.NO_NETWORK] if run.cluster.cni == record.NO_CNI else [])}

@@ -1,6 +1,6 @@
 """Taking the parts of machines from a machine tree, if a source has one: the user's directory, the cache, or a download.
 
-What it contains is put where the parts are that are made here, so that nothing else knows where they came from.
+Its contents are put where locally made parts are, so that nothing else depends on their origin.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _digest_of(path: Path) -> str:
 
 @contextmanager
 def _verified(path: Path, expected: str) -> Iterator[IO[bytes]]:
-    """Provide a file whose SHA-256 was verified, from its beginning: the one that was read, whatever is at the path then."""
+    """Provide the opened file whose SHA-256 was verified, from its beginning, even if another file is at the path by then."""
     if os.geteuid() == 0 and (fault := files.weakness(path)):
         raise BinariesError(f"{path} is not used: {fault}", remedy=f"see `namei -l {path}`, and allow only root to write there")
     with path.open("rb") as archive:

@@ -1,4 +1,4 @@
-"""Unpacking a machine tree. The file is hostile input: its digest says who made it, not what is in it.
+"""Unpacking a machine tree. The file is treated as hostile input: its digest proves its origin, not that its contents are harmless.
 
 Only directories, files and symbolic links are accepted, below the names that `contents` lists; each name once, its
 directory before it. Links are made when all files are written, so that nothing is written through one, and none of them

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 _DROP_IN: Final = ".conf"
 _WIDTH, _GAP = 22, 2
-"""The least width of the names in `agent status`, and the number of spaces after the longest one."""
+"""The minimum width of the names in `agent status`, and the number of spaces after the longest one."""
 _FIELDS: Final = ("client-ca-file", "tls-cert-file", "tls-private-key-file")
 PATHS: Final = frozenset({"bootstrap-kubeconfig", "cert-dir", "config", "config-dir", "kubeconfig", "root-dir", *_FIELDS})
 """Flags that name files; relative paths start at the working directory."""

@@ -108,7 +108,7 @@ class _Decisions:
     def _decide(self, found: Object) -> Outcome:
         try:
             return self._decide_once(found)
-        except Conflict:  # somebody else has changed it: decide about its current state
+        except Conflict:  # someone else has changed it: decide about its current state
             return self._decide_once(self._api.get(CERTIFICATE_SIGNING_REQUEST, requests.read(found).name))
 
     def _decide_once(self, found: Object) -> Outcome:

@@ -167,7 +167,7 @@ class Reviewer:
         for resource, reader in readers.items():
             for obj in self._api.list(resource):
                 reader(WatchEvent(EventType.ADDED, obj))
-        with suppress(APIError):  # hidden from this user, or nobody created it
+        with suppress(APIError):  # hidden from this user, or never created
             found.used(used_tokens.read(self._api.get(CONFIG_MAP, node_policy.USED_TOKENS, pods.NAMESPACE)))
         return found
 

@@ -1,4 +1,4 @@
-"""DNS: a node has the names that the policy makes of its name, and the addresses to which they resolve.
+"""DNS: a node has the names that the policy derives from its name, and the addresses to which they resolve.
 
 An address belongs to the node only if its reverse record leads back to one of the names, unless the policy says that
 forward records are enough. Otherwise the administrator of a zone of names could assign the addresses of other networks.
@@ -43,5 +43,5 @@ class DNSRecords:
 
 
 def resolver(source: DNSSource | DNSCheck) -> DNSResolver:
-    """Return what asks the DNS servers of a policy."""
+    """Return a resolver that uses the DNS servers of a policy."""
     return DNSResolver(tuple(map(node_sources.resolver, source.resolvers)), timeout=source.timeout.seconds)

@@ -1,4 +1,4 @@
-"""Fetching the evidence about one request from everything that a policy names: all at the same time, each in its own time.
+"""Fetches the evidence about one request from all sources of a policy: concurrently, and each with its own time limit.
 
 opened ── fetch(), as often as needed ──> opened ── close() ──> closed: fetches in flight end without evidence
 """
@@ -35,7 +35,7 @@ OPENERS: Final[Mapping[type, tuple[str, Callable[[Any, Tools], EvidenceSource]]]
     DNSSource: ("dns", DNSRecords),
     WebhookSource: ("webhook", Webhook),
 }
-"""By the class of a policy's source: its name in evidence, and what opens it."""
+"""By the class of a policy's source: its name in evidence, and the function that opens it."""
 
 
 class Fetcher:
@@ -48,7 +48,7 @@ class Fetcher:
         self._dialer = Dialer(policy.call_back) if policy.call_back is not None else None
 
     async def fetch(self, question: Question) -> Fetched:
-        """Ask everything about one request. What gives no answer in time is part of the result."""
+        """Ask all sources about one request. Sources that do not answer in time are part of the result."""
         answers = asyncio.gather(*(self._answer(name, spec, source, question) for name, spec, source in self._sources))
         resolved, present = self._resolved(question), self._present(question)
         found = await asyncio.gather(answers, resolved, present)
@@ -98,10 +98,10 @@ class Dialer:
 
         self._settings = settings
         self._context = tls.client_context(settings.certificate_authority.encode())
-        self._context.check_hostname = False  # its common name is what counts: the addresses are what is in question
+        self._context.check_hostname = False  # only its common name is checked: the addresses are in question
 
     async def peer(self, address: str) -> Peer | None:
-        """Return the kubelet that answers; None if nothing does, or something without a kubelet's valid certificate."""
+        """Return the kubelet that answers; None if nothing answers, or something without a valid certificate of a kubelet."""
         from kubewright.http import tls
 
         found = await tls.peer_at(address, self._settings.port, context=self._context, within=self._settings.timeout.seconds)

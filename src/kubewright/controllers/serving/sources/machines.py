@@ -1,4 +1,4 @@
-"""Machine objects of Cluster API or OpenShift: which addresses the infrastructure has given to which machine.
+"""Machine objects of Cluster API or OpenShift, which contain the addresses that the infrastructure has given to each machine.
 
 A Machine belongs to the Node that its status refers to (`nodeRef`). Before that is set, it belongs to the node whose
 name is one of its own names. Two Machines that claim the same Node give it nothing: one of the references is wrong.
@@ -56,7 +56,7 @@ class MachineIndex:
 
 
 class Machines:
-    """Lists the Machines when a question comes and the last list is older than `FRESH`."""
+    """Lists the Machines for a question if the last list is older than `FRESH`."""
 
     def __init__(self, source: MachinesSource, tools: Tools) -> None:
         self._resource = resources.named("Machine", api_version=source.api_version)

@@ -1,4 +1,4 @@
-"""A webhook: an HTTPS service that says which names and addresses a node has.
+"""A webhook: an HTTPS service that knows the names and addresses of nodes.
 
     POST {"apiVersion": "controllers.kubewright/v1alpha1", "kind": "NodeNamesReview",
           "request": {"id": "csr-7kx2p", "node": "a", "names": ["a"], "addresses": ["10.1.0.7"]}}

@@ -140,6 +140,6 @@ def _starts_first(argument: object) -> bool:
 
 
 def _at(ctx: UpgradeContext, version: str) -> UpgradeContext:
-    """Return the context of a silent run with another version and the last run's patches that writes nothing."""
+    """Return the context of a run that writes and reports nothing, with another version and the patches of the last run."""
     init = replace(ctx.task.init, patches_directory=kept_patches.chosen(ctx.host, ""))
     return phase.draft(ctx, replace(ctx.task, version=version, init=init))

@@ -95,14 +95,14 @@ def expect(paths: ClusterPaths, addresses: Mapping[str, Sequence[str]]) -> None:
 
 
 def publish(paths: ClusterPaths, ports: Sequence[PublishedPort]) -> None:
-    """Let the daemon listen on exactly these ports. Raises PortInUse, with the owner; then it listens on those from before."""
+    """Make the daemon listen on exactly these ports. Raises PortInUse, with the owner; the previous ports are kept then."""
     _call(paths, "PUT", "/ports", {"ports": [str(port) for port in ports]})
 
 
 def load(paths: ClusterPaths, archive: Path) -> dict[str, Any]:
-    """Let the daemon load an archive of images that this user can read; returns the images and the machines.
+    """Make the daemon load an archive of images that this user can read; returns the images and the machines.
 
-    Raises DocumentError for what is no archive, HostError with what containerd reports, or if the daemon does not run.
+    Raises DocumentError for anything but an archive, HostError with containerd's message, or if the daemon is not running.
     """
     if not status(paths):
         raise absent(paths)

@@ -36,10 +36,10 @@ COMPONENT: Final = "kubewright-machines"
 _ADMIN: Final = "etc/kubernetes/admin.conf"
 _WATCHED: Final[tuple[Resource, ...]] = (SERVICE, NODE, named("EndpointSlice"), volumes.CLAIM, volumes.VOLUME)
 ASK_EVERY: Final = 10.0
-"""Seconds between two questions whether a control plane is ready, if there are several."""
+"""Seconds between two checks whether a control plane is ready, if there are several."""
 _ANSWERS_WITHIN: Final = 5.0
 _LOOK_EVERY: Final = 0.5
-"""Seconds between two looks for a control plane."""
+"""Seconds between two searches for a control plane."""
 
 
 class Controller(Protocol):
@@ -124,7 +124,7 @@ class ClusterServices:
         return found
 
     def _access(self, name: str, address: str) -> Access:
-        """Return the administrator's access. The file is on the machine's disk, so the machine decides what is in it."""
+        """Return the administrator's access. The file is on the machine's disk, so the machine controls its contents."""
         disk = MachinePlaces(members.directory(self._paths) / name).upper
         return replace(load_embedded_access(PurePosixPath(disk / _ADMIN), read=Files().read), server=url(address, documents.PORT))
 

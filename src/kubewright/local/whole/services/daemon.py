@@ -36,7 +36,7 @@ from kubewright.machines.group import bridge_of
 _log = logging.getLogger(__name__)
 
 FIREWALL_CHECK_EVERY: Final = 5.0
-"""Seconds between two looks at the host's firewalls."""
+"""Seconds between two checks of the host's firewalls."""
 _LOOK_EVERY: Final = 0.2
 DIRECTORY_CHECK_EVERY: Final = 5.0
 """Seconds between two checks whether the daemon's directory still exists."""

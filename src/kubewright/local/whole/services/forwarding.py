@@ -158,7 +158,7 @@ class _TCPPort:
             writer.transport.abort()
 
     async def _carried(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, task: asyncio.Task[None]) -> None:
-        """Connect to a machine and pass bytes on in both directions until both sides have ended."""
+        """Connect to a machine and forward bytes in both directions until both sides have ended."""
         there = await self._connected(task)
         if there is None:
             return
@@ -186,12 +186,12 @@ class _TCPPort:
 
 
 def _surplus(found: Collection[T], count: int) -> list[T]:
-    """Return the first ones, so many as are too many."""
+    """Return the first `count` elements; none if the count is negative."""
     return list(found)[: max(0, count)]
 
 
 async def _passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Pass bytes on until they end, then say so to the other side."""
+    """Forward bytes until they end, then close the other side for writing."""
     while data := await reader.read(_CHUNK):
         writer.write(data)
         await writer.drain()

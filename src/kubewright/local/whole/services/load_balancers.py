@@ -38,7 +38,7 @@ _OF_SERVICE: Final = "kubernetes.io/service-name"
 
 @dataclass(frozen=True, kw_only=True)
 class Backend:
-    """A machine that runs, and what its Node says. `local` are the Services with a ready endpoint there."""
+    """A running machine, and the relevant data of its Node. `local` are the Services with a ready endpoint there."""
 
     addresses: tuple[str, ...]
     ready: bool = True
@@ -112,7 +112,7 @@ def status_of(service: Object, addresses: Addresses, pool: Sequence[str]) -> Obj
 def routed(
     addresses: Mapping[Key, Addresses], services: Mapping[Key, Object], backends: Sequence[Backend], present: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the machine for each address: the present one unless another one is better suited."""
+    """Return the machine for each address: the current one unless another one is better suited."""
     found = {}
     for key, address in ((key, address) for key, several in addresses.items() for address in several):
         only_local = services[key].get("spec", {}).get("externalTrafficPolicy") == "Local"
@@ -222,7 +222,7 @@ class LoadBalancers:
         self._tell_without({key for key, service in services.items() if _is_ours(service) and key not in addresses}, services)
 
     def _tell_without(self, without: set[Key], services: Mapping[Key, Object]) -> None:
-        """Report the Services for which no address is left, each once."""
+        """Report each Service for which no address is left, once."""
         for key in without - self._without:
             message = f"all {len(self._pool)} addresses are assigned to other Services"
             self._events.event(services[key], kind="Warning", reason="NoAddressLeft", message=message)

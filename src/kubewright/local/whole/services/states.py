@@ -12,13 +12,13 @@ from kubewright.local.whole import members
 from kubewright.machines.machine import Machine
 
 EVERY: Final = 1.0
-"""Seconds between two looks."""
+"""Seconds between two observations."""
 STOPPED_EVERY: Final = 5
-"""The interval, in looks, at which machines that do not run are included: finding a process in all their cgroups takes longer."""
+"""The interval, in observations, at which stopped machines are included: finding a process in all their cgroups takes longer."""
 
 
 class MachineStates:
-    """The machines that run. `expect` names those that there are; `run` looks again and again."""
+    """The running machines. `expect` sets which machines exist; `run` observes them periodically."""
 
     def __init__(self, paths: ClusterPaths) -> None:
         self._paths = paths
@@ -51,7 +51,7 @@ class MachineStates:
         return name in self._machines
 
     async def run(self) -> None:
-        """Look until cancelled."""
+        """Observe until cancelled."""
         for count in itertools.count(1):
             await asyncio.sleep(EVERY)
             self._look(stopped=count % STOPPED_EVERY == 0)

@@ -63,7 +63,7 @@ def is_wanted(claim: Object) -> bool:
 
 
 def is_released(volume: Object) -> bool:
-    """Return whether a volume of ours is to be deleted: its claim is gone, and nothing says to keep the data."""
+    """Return whether a volume of ours must be deleted: its claim is gone, and its reclaim policy is Delete."""
     spec, name = volume.get("spec", {}), identity_of(volume)[0]
     return (
         annotation_of(volume, _PROVISIONED_BY) == PROVISIONER
@@ -74,7 +74,7 @@ def is_released(volume: Object) -> bool:
 
 
 def volume_for(claim: Object, storage: Object) -> Object:
-    """Return the PersistentVolume for a claim, with what its StorageClass says."""
+    """Return the PersistentVolume for a claim, with the settings of its StorageClass."""
     spec, name = claim["spec"], f"pvc-{metadata(claim)['uid']}"
     machine = annotation_of(claim, _CHOSEN)
     affinity = {"key": "kubernetes.io/hostname", "operator": "In", "values": [machine]}
