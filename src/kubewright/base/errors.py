@@ -24,6 +24,7 @@
     ├── BinariesError              1   a component binary cannot be had
     └── APIError                   1   the Kubernetes API (or etcd) refused or did not answer
         ├── Unreachable                no usable answer: connection, TLS, timeout, truncated body
+        ├── Flooded                    more objects than the caller keeps
         └── StatusError                an answer with a status code >= 400
             ├── Unauthorized (401), Forbidden (403), NotFound (404), Gone (410),
             ├── Conflict (409), AlreadyExists (409), Invalid (422), TooManyRequests (429)
@@ -187,6 +188,10 @@ class APIError(KubewrightError):
 
 class Unreachable(APIError):
     """No usable answer: connection refused or lost, TLS, timeout, a truncated or oversized body."""
+
+
+class Flooded(APIError):
+    """A server has sent more objects than the caller keeps. Asking again does not help."""
 
 
 class StatusError(APIError):

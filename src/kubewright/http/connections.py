@@ -159,8 +159,7 @@ class Whole:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._body = bytearray()
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self.done: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
@@ -170,9 +169,8 @@ class Whole:
         self.status, self.headers = status, headers
 
     def piece(self, data: bytes) -> None:
-        self._size += len(data)
-        if self._size <= self._most:
-            self._parts.append(data)
+        if len(self._body) + len(data) <= self._most:
+            self._body += data
         elif not self.done.done():
             self.done.set_result(None)
 
@@ -182,7 +180,7 @@ class Whole:
         if error is not None:
             self.done.set_exception(error)
         else:
-            self.done.set_result(b"".join(self._parts))
+            self.done.set_result(bytes(self._body))
 
 
 class Streamed:

@@ -121,7 +121,7 @@ def page(call: Call, found: Object, *, server: str) -> Object:
     items, about_it = found.get("items"), found.get("metadata")
     if items is None:
         items = []
-    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items) or not isinstance(about_it or {}, dict):
+    if not isinstance(items, list) or not all(isinstance(item, dict) and item for item in items) or not isinstance(about_it or {}, dict):
         raise _nonsense(call, server, Reason.MALFORMED, "not a list of objects")
     kind, version = str(found.get("kind", "")), found.get("apiVersion")
     if kind.endswith("List") and kind != "List":
@@ -143,29 +143,28 @@ class WatchDecoder:
     Lines are decoded in two steps, the type before the object, so an ERROR event is never mistaken for an object.
     """
 
-    def __init__(self, call: Call, *, server: str) -> None:
+    def __init__(self, call: Call, *, server: str, limit: int = 0) -> None:
+        """Keep the arguments. `limit` is that of a line, if it is smaller than `LINE_LIMIT`."""
         self._call = call
         self._server = server
-        self._pieces: list[bytes] = []
-        self._size = 0
+        self._limit = min(limit or LINE_LIMIT, LINE_LIMIT)
+        self._begun = bytearray()
 
     def feed(self, chunk: bytes) -> Iterator[WatchEvent]:
         """Yield the complete events. Raises the StatusError of an ERROR event (410 is Gone), and NoAnswer for anything unreadable."""
         *complete, rest = chunk.split(b"\n")
         for line in complete:
-            whole = b"".join((*self._pieces, line)) if self._pieces else line
-            self._pieces, self._size = [], 0
+            whole = bytes(self._begun + line) if self._begun else line
+            self._begun.clear()
             if whole.strip():
                 yield self._event(whole)
-        if rest:
-            self._pieces.append(rest)
-            self._size += len(rest)
-            if self._size > LINE_LIMIT:
-                raise _nonsense(self._call, self._server, Reason.TOO_LARGE, f"a watch event of more than {LINE_LIMIT} bytes")
+        self._begun += rest
+        if len(self._begun) > self._limit:
+            raise _nonsense(self._call, self._server, Reason.TOO_LARGE, f"a watch event of more than {self._limit} bytes")
 
     def end(self) -> None:
         """Note the end of the stream. Raises NoAnswer if an event was cut short."""
-        if b"".join(self._pieces).strip():
+        if self._begun.strip():
             raise _nonsense(self._call, self._server, Reason.TRUNCATED, "a watch event without its end")
 
     def _event(self, line: bytes) -> WatchEvent:

@@ -74,9 +74,11 @@ class KubeAPI(Verbs[Object, Response]):
         listing = Listing(resource, namespace, label_selector=label_selector, field_selector=field_selector)
         while not listing.complete:
             try:
-                listing.add(self.send(listing.call))
+                page = self.send(listing.call)
             except NoAnswer as error:
                 listing.failed(error)
+            else:
+                listing.add(page)
         return listing.items
 
 
@@ -104,16 +106,29 @@ class AsyncKubeAPI(Verbs[Coroutine[Any, Any, Object], Coroutine[Any, Any, Respon
         label_selector: str = "",
         field_selector: str = "",
         resource_version: str = "",
+        slim: Callable[[Object], Object] | None = None,
+        most: int = 0,
     ) -> tuple[builtins.list[Object], str]:
-        """Read all objects of a kind and the resource version to watch from. Version `0` allows the server's cache."""
+        """Read all objects of a kind and the resource version to watch from. Version `0` allows the server's cache.
+
+        `slim` and `most` are those of `Listing`; raises Flooded for more than `most`.
+        """
         listing = Listing(
-            resource, namespace, label_selector=label_selector, field_selector=field_selector, resource_version=resource_version
+            resource,
+            namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+            resource_version=resource_version,
+            slim=slim,
+            most=most,
         )
         while not listing.complete:
             try:
-                listing.add(await self.send(listing.call))
+                page = await self.send(listing.call)
             except NoAnswer as error:
                 listing.failed(error)
+            else:
+                listing.add(page)
         return listing.items, listing.version
 
     def watch(

@@ -117,7 +117,7 @@ class AsyncKubeClient(_Client[AsyncTransport], AsyncKubeAPI):
 
     async def stream(self, call: Call, /) -> AsyncGenerator[WatchEvent, None]:
         transport, request = self._opened(core.request(call, self._field_manager))
-        decoder = answers.WatchDecoder(call, server=self._server)
+        decoder = answers.WatchDecoder(call, server=self._server, limit=self._limits.body if self._limits is not None else 0)
         # a server that ignores the watch's time limit and is silent for longer is dead, even if its machine answers
         # to probes
         seconds = call.query.get("timeoutSeconds")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from kubewright.base.errors import UsageError
+from kubewright.base.errors import Flooded, UsageError
 from kubewright.base.masking import remember_token
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, field
@@ -26,6 +26,8 @@ PatchType = Literal["strategic", "merge", "json", "apply"]
 Propagation = Literal["", "Orphan", "Background", "Foreground"]
 PAGE: Final = 500
 """Objects per page of a list, as in kubectl."""
+MOST_PAGES: Final = 10_000
+"""Pages of one list. A server that always announces another page would otherwise be read for ever."""
 _SMALLER: Final = 4
 """A page that was too large is requested again with this fraction of the objects."""
 FROM_CACHE: Final = "0"
@@ -125,6 +127,12 @@ def annotation_of(obj: Mapping[str, Any], name: str) -> str:
     return str((metadata(obj).get("annotations") or {}).get(name) or "")
 
 
+def footprint(obj: Mapping[str, Any]) -> int:
+    """Return about how many bytes an object takes in memory, also one of countless empty maps, which take far more than their text."""
+    text = _encoder.encode(obj)
+    return 2 * len(text) + 64 * (text.count(b",") + text.count(b"[")) + 184 * text.count(b"{")
+
+
 def identity_of(obj: Mapping[str, Any]) -> tuple[str, str | None]:
     """Return an object's name, '' if the server generates it, and its namespace."""
     about_it = metadata(obj)
@@ -187,7 +195,15 @@ class Listing:
         label_selector: str = "",
         field_selector: str = "",
         resource_version: str = "",
+        slim: Callable[[Object], Object] | None = None,
+        most: int = 0,
     ) -> None:
+        """Keep the arguments. `slim` reduces each object to what is kept; `most` limits the footprint of the result, 0 for no limit."""
+        self._about = about(resource, "", namespace)
+        self._slim = slim
+        self._most = most
+        self._taken = 0
+        self._pages = 0
         self._page = functools.partial(list_page, resource, namespace, label_selector=label_selector, field_selector=field_selector)
         self._from = resource_version
         self._token = ""
@@ -203,9 +219,17 @@ class Listing:
         return self._page(resource_version=self._from, token=self._token, limit=self._limit)
 
     def add(self, page: Object) -> None:
-        """Add the objects of a page."""
-        self.items += page["items"]
-        self._token = metadata(page).get("continue") or ""
+        """Add the objects of a page. Raises NoAnswer for pages without end, Flooded for more than `most`."""
+        items = page["items"] if self._slim is None else list(map(self._slim, page["items"]))
+        if self._most:
+            self._taken += sum(map(footprint, items))
+            if self._taken > self._most:
+                raise Flooded(f"the API server has more {self._about} than are kept in memory", detail=f"more than {self._most} bytes")
+        self.items += items
+        before, self._token = self._token, metadata(page).get("continue") or ""
+        self._pages += 1
+        if self._token and (self._token == before or self._pages >= MOST_PAGES):
+            raise NoAnswer(f"no usable answer to list {self._about}", reason=Reason.MALFORMED, detail="pages without end")
         self.version = metadata(page).get("resourceVersion") or ""
         self.complete = not self._token
 

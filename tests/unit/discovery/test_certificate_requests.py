@@ -98,7 +98,9 @@ class AsyncApi(Api):
     async def create(self, body: dict) -> dict:
         return self._create(body)
 
-    async def list_versioned(self, resource, namespace=None, *, label_selector="", field_selector="", resource_version=""):
+    async def list_versioned(
+        self, resource, namespace=None, *, label_selector="", field_selector="", resource_version="", slim=None, most=0
+    ):
         assert resource_version == ""
         return [self.states[0]] if isinstance(self.states[0], dict) else [], "50"
 

@@ -24,7 +24,7 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.enrollment.hub.expiry import CertificateEnds
 from kubewright.enrollment.hub.tenant_context import TenantContext
-from kubewright.enrollment.hub.tenants import CROWD, Tenant
+from kubewright.enrollment.hub.tenants import CROWD, MOST_MEMORY, Tenant
 from kubewright.enrollment.protocol import leave_proofs
 from kubewright.enrollment.protocol.leave_proofs import LeaveProof
 from kubewright.enrollment.state.clusters import LoadedCluster
@@ -181,7 +181,15 @@ class Bench:
         """The hub's end of the VPN, created again for each tenant."""
         return None
 
-    async def serve(self, until: Callable[[], bool], *, killer: Killer | None = None, within: float = HANGS, crowd: int = CROWD) -> bool:
+    async def serve(
+        self,
+        until: Callable[[], bool],
+        *,
+        killer: Killer | None = None,
+        within: float = HANGS,
+        crowd: int = CROWD,
+        memory: int = MOST_MEMORY,
+    ) -> bool:
         """Serve until a condition holds, or until the process is killed; returns whether it was."""
         chosen = killer or Killer()
         asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # of several workers that are killed only one is asked
@@ -197,8 +205,9 @@ class Bench:
             ends=CertificateEnds(self.loaded.cluster.kubelet_config),
             tunnel=self.tunnel(),
         )
-        tenant = Tenant(ctx, keys=PreparedKeys(), crowd=crowd)
+        tenant = Tenant(ctx, keys=PreparedKeys(), crowd=crowd, memory=memory)
         self.tenant = tenant
+        self.failure: BaseException | None = None
         task = asyncio.create_task(tenant.run())
         try:
             async with asyncio.timeout(within):
@@ -207,7 +216,7 @@ class Bench:
             return task.done()
         finally:
             task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            [self.failure] = await asyncio.gather(task, return_exceptions=True)
             store.close()
 
     def store(self) -> HubStore:

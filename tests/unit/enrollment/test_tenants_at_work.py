@@ -12,6 +12,7 @@ from tenants_kit import Bench, FilePlace, Killer, SecretsPlace, proof_of
 
 from kubewright.apis.join_records import State
 from kubewright.apis.node_join_requests import LEAVE_ANSWER, LEAVE_PROOF, LEAVING_LABEL
+from kubewright.base.errors import Flooded
 from kubewright.enrollment.hub import tenants
 from kubewright.enrollment.hub.request_handler import MOST_TIMES_TAKEN
 from kubewright.enrollment.hub.tenants import WORKERS
@@ -236,6 +237,38 @@ async def test_a_request_with_much_metadata_is_deleted_at_once(bench):
     with closing(bench.store()) as store:
         [line] = store.journal()
     assert (line.event, line.node, line.details["reason"]) == ("refused", "large", "TooLarge")
+
+
+@pytest.mark.parametrize("place", ["spec", "status", "annotations"])
+async def test_a_request_of_more_than_160_kilobytes_is_deleted_at_once(bench, place):
+    large = {"x": "y" * 200_000}
+    head = {"apiVersion": "node.oneinfra.ereslibre.es/v1alpha1", "kind": "NodeJoinRequest"}
+    metadata = {"name": "large", "uid": "u", "finalizers": ["a.example.com/keep"]}
+    body = {place: large} if place != "annotations" else {}
+    bench.api.put({**head, "metadata": metadata | ({} if body else {"annotations": large}), **body})
+    assert not await bench.serve(lambda: bench.request("large") is None and bench.ready())
+    with closing(bench.store()) as store:
+        [line] = store.journal()
+    assert (line.event, line.node, line.details["reason"]) == ("refused", "large", "TooLarge")
+    assert "more than 163840" in line.details["message"]
+
+
+async def test_a_cluster_with_more_objects_than_are_kept_in_memory_is_not_served(bench):
+    for number in range(40):
+        bench.api.put(node(f"n{number}", *(f"10.0.{number}.{last}" for last in range(200))))
+    assert await bench.serve(lambda: False, memory=400_000)
+    assert isinstance(bench.failure, ExceptionGroup)
+    assert isinstance(controller.first_error(bench.failure), Flooded)
+
+
+async def test_nodes_are_kept_without_what_the_hub_does_not_read(bench):
+    images = [{"names": [f"registry.example/{number}:1"], "sizeBytes": number} for number in range(400)]
+    for number in range(40):
+        full = node(f"n{number}", f"10.0.0.{number}")
+        full["status"]["images"] = images
+        bench.api.put({**full, "metadata": {**full["metadata"], "managedFields": images}})
+    bench.ask(OldNode("good", ENDPOINT))
+    assert not await bench.serve(lambda: bench.status("good") == "True Issued", memory=400_000)
 
 
 async def test_two_concurrent_requests_do_not_get_the_same_address(bench):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -13,10 +14,11 @@ from scripted_server import Raw, ScriptedServer, Seen, json_answer, lines_answer
 from busy import HANGS, reaches
 from kubewright.base import errors
 from kubewright.base.clock import FakeClock
+from kubewright.base.errors import Flooded
 from kubewright.http import loop
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import Limits
-from kubewright.kube import resources
+from kubewright.kube import answers, core, resources
 from kubewright.kube.answers import EventType, persist
 from kubewright.kube.client import AsyncKubeClient, KubeClient
 from kubewright.kube.credentials import Access, BearerToken, ClientCertificate
@@ -114,6 +116,42 @@ def test_a_list_from_the_cache_that_is_too_large_is_read_in_pages(make_server: M
     found, version = loop.run(main)
     assert ([item["metadata"]["name"] for item in found], version) == ([f"p{number}" for number in range(600)], "7")
     assert limits_of(server) == ["", "500", "500"]
+
+
+@pytest.mark.parametrize(
+    "tokens", [itertools.repeat("same"), map(str, itertools.count())], ids=["one page again and again", "new pages for ever"]
+)
+def test_a_list_without_end_is_given_up(
+    make_server: MakeServer, ca_pem: bytes, monkeypatch: pytest.MonkeyPatch, tokens: Iterator[str]
+) -> None:
+    monkeypatch.setattr(core, "MOST_PAGES", 20)
+    server = make_server(lambda _: json_answer({"kind": "PodList", "metadata": {"continue": next(tokens)}, "items": []}))
+    client = KubeClient(access(server, ca_pem))
+    with pytest.raises(NoAnswer, match="pages without end"):
+        client.list(resources.POD)
+    assert len(server.seen) <= 20
+    client.close()
+
+
+def test_a_list_of_more_than_the_caller_keeps_is_given_up_page_by_page(make_server: MakeServer, ca_pem: bytes) -> None:
+    server = make_server(pages(5000, size=1000))
+
+    async def main() -> None:
+        client = AsyncKubeClient(access(server, ca_pem), limits=Limits(body=2_000_000))
+        try:
+            await client.list_versioned(resources.POD, most=3_000_000)
+        finally:
+            await client.close()
+
+    with pytest.raises(Flooded, match="more than 3000000 bytes"):
+        loop.run(main)
+    assert len(server.seen) == 3
+
+
+def test_a_list_of_empty_objects_is_not_a_list() -> None:
+    # a few bytes of text each, but hundreds in memory
+    with pytest.raises(NoAnswer, match="not a list of objects"):
+        answers.page(core.list_page(resources.POD), {"kind": "PodList", "items": [{}] * 10}, server="https://a")
 
 
 def test_an_object_that_is_too_large_to_be_read_ends_a_list(make_server: MakeServer, ca_pem: bytes) -> None:

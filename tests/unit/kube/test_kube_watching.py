@@ -14,7 +14,7 @@ from kubewright.base.randomness import SeededRandom
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.kube import resources
 from kubewright.kube.answers import EventType, WatchEvent, persist
-from kubewright.kube.daemons.informers import Informer
+from kubewright.kube.daemons.informers import Allowance, Informer
 
 pytestmark = pytest.mark.looptime
 
@@ -39,7 +39,9 @@ class Script:
         self.asked: list[tuple[str, str]] = []
         self.times: list[float] = []
 
-    async def list_versioned(self, resource, namespace=None, *, label_selector="", field_selector="", resource_version=""):
+    async def list_versioned(
+        self, resource, namespace=None, *, label_selector="", field_selector="", resource_version="", slim=None, most=0
+    ):
         self._note("list", resource_version)
         found = self.lists.pop(0)
         if isinstance(found, Exception):
@@ -145,6 +147,46 @@ async def test_watches_that_end_at_once_do_not_spin() -> None:
     script = Script([([], "5")], [[], [], [], [WatchEvent(EventType.ADDED, pod("a"))]])
     await take(informer(script).events(), 2)
     assert script.times[-1] - script.times[1] >= 0.1 + 0.2
+
+
+async def test_watches_that_end_at_once_with_events_do_not_spin_either() -> None:
+    turns = [[WatchEvent(EventType.ADDED, pod(f"p{number}", str(number + 6)))] for number in range(8)]
+    script = Script([([], "5")], turns)
+    assert len(await take(informer(script).events(), 9)) == 9
+    assert script.times[-1] - script.times[1] >= 0.1 + 0.2 + 0.4 + 0.8 + 1.6 + 3.2 + 5.0
+
+
+async def test_a_server_cannot_take_more_memory_than_all_informers_together_may() -> None:
+    large = {**pod("large"), "data": {str(number): {} for number in range(1000)}}
+    allowance = Allowance(300_000)
+    first = informer(Script([([large], "5")], []), allowance=allowance)
+    assert await take(first.events(), 2) == [("ADDED", "large"), ("SYNCED", "")]
+    script = Script([([], "5")], [[2.0, WatchEvent(EventType.ADDED, {**large, "metadata": pod("other")["metadata"]})]])
+    second = informer(script, allowance=allowance)
+    with pytest.raises(errors.Flooded, match="more than 300000 bytes"):
+        await take(second.events(), 2)
+    assert second.objects == {}
+    assert script.asked == [("list", "0"), ("watch", "5")]
+
+
+async def test_replaced_and_deleted_objects_give_their_memory_back() -> None:
+    large = {"data": {str(number): {} for number in range(500)}}
+    turn = [1.5]
+    for number in range(20):
+        turn += [WatchEvent(EventType.ADDED, {**pod("a", "6"), **large}), WatchEvent(EventType.MODIFIED, {**pod("a", "7"), **large})]
+        turn += [WatchEvent(EventType.DELETED, pod("a", "8"))] if number % 2 else []
+    watched = informer(Script([([], "5")], [turn]), allowance=Allowance(200_000))
+    assert len(await take(watched.events(), 51)) == 51
+
+
+async def test_objects_are_kept_and_told_as_they_are_slimmed() -> None:
+    def slim(obj: dict) -> dict:
+        return {"metadata": obj["metadata"]}
+
+    script = Script([([], "5")], [[WatchEvent(EventType.ADDED, {**pod("a"), "spec": {"nodeName": "x"}}), bookmark("9")], [2.0]])
+    watched = informer(script, slim=slim)
+    assert await take(watched.events(), 2) == [("SYNCED", ""), ("ADDED", "a")]
+    assert watched.objects == {("ns", "a"): {"metadata": pod("a")["metadata"]}}
 
 
 def test_calls_are_retried_until_their_timeout() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
 from kubewright.enrollment.hub import tenant_objects
@@ -17,13 +18,15 @@ from kubewright.enrollment.hub.expiry import CertificateEnds
 from kubewright.enrollment.hub.key_rotation import KeyRotation
 from kubewright.enrollment.hub.request_handler import RequestHandler
 from kubewright.enrollment.hub.tenant_context import TenantContext
+from kubewright.enrollment.protocol import requests
 from kubewright.enrollment.vpn.hub_tunnels import AGAIN as TUNNEL_AGAIN
 from kubewright.enrollment.vpn.hub_tunnels import HubTunnel
 from kubewright.kube import core, resources
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.core import Object
+from kubewright.kube.daemons import known_nodes
 from kubewright.kube.daemons.controller import Again, SharedInformer, Workers
-from kubewright.kube.daemons.informers import Informer
+from kubewright.kube.daemons.informers import Allowance, Informer
 from kubewright.kube.daemons.known_nodes import KnownNodes
 from kubewright.kube.daemons.queueing import ItemBackoff, WorkQueue
 from kubewright.kube.objects import DesiredObject, ensure_object_async
@@ -40,6 +43,11 @@ CROWD: Final = 1000
 
 Beyond that, refused ones are deleted at once, so that nobody can fill the cluster.
 """
+MOST_MEMORY: Final = 256 << 20
+"""Bytes of memory for the objects of one tenant. Ten thousand Nodes take about 30 MB, a thousand requests 10 MB.
+
+The API server of a tenant is not trusted: it must not take the memory of the others.
+"""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 60.0
 _DEFAULT, _API_SERVERS = "default", "kubernetes"
 """The Service whose endpoints are the API servers, which write them themselves."""
@@ -49,7 +57,7 @@ _REQUEST, _LEAVING, _KEY, _OBJECTS, _TOKENS, _TUNNEL, _ENDS = "request/", "leavi
 class Tenant:
     """The work for one cluster. Nothing is read or written before `run`."""
 
-    def __init__(self, ctx: TenantContext, *, keys: KeyPool, crowd: int = CROWD) -> None:
+    def __init__(self, ctx: TenantContext, *, keys: KeyPool, crowd: int = CROWD, memory: int = MOST_MEMORY) -> None:
         self._ctx = ctx
         networks = ctx.cluster.vpn.networks if ctx.cluster.vpn is not None else ()
         self._desired = tenant_objects.desired(ctx.loaded.public_key, networks=networks)
@@ -57,8 +65,9 @@ class Tenant:
         self._rotation = KeyRotation(ctx, ctx.tunnel) if ctx.tunnel is not None else None
         self._queue: WorkQueue[str] = WorkQueue(ItemBackoff(first=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
         self._aside: WorkQueue[str] = WorkQueue(ItemBackoff(first=_FIRST_PAUSE, limit=_LONGEST_PAUSE))
-        self._requests = self._informer(NODE_JOIN_REQUEST)
-        self._nodes = self._informer(NODE)
+        self._allowance = Allowance(memory)
+        self._requests = self._informer(NODE_JOIN_REQUEST, slim=requests.slim)
+        self._nodes = self._informer(NODE, slim=known_nodes.slim)
         self._api_servers = self._informer(ENDPOINTS, namespace=_DEFAULT, field_selector=f"metadata.name={_API_SERVERS}")
         self._known = KnownNodes()
         self._secrets = self._informer(SECRET, namespace=secrets.NAMESPACE, field_selector=f"type={secrets.TYPE}")
@@ -115,9 +124,24 @@ class Tenant:
             for queue, handle in ((self._queue, self._handle), (self._aside, self._request_handler.turn_away)):
                 group.create_task(Workers(f"hub {self._ctx.name}", queue=queue, handle=handle, count=WORKERS).run(), name=self._ctx.name)
 
-    def _informer(self, resource: resources.Resource, *, namespace: str | None = None, field_selector: str = "") -> SharedInformer:
+    def _informer(
+        self,
+        resource: resources.Resource,
+        *,
+        namespace: str | None = None,
+        field_selector: str = "",
+        slim: Callable[[Object], Object] | None = None,
+    ) -> SharedInformer:
         return SharedInformer(
-            Informer(self._ctx.api, resource, namespace=namespace, field_selector=field_selector, random=self._ctx.random)
+            Informer(
+                self._ctx.api,
+                resource,
+                namespace=namespace,
+                field_selector=field_selector,
+                random=self._ctx.random,
+                slim=slim,
+                allowance=self._allowance,
+            )
         )
 
     def _watch_object(self, desired: DesiredObject) -> SharedInformer:

@@ -75,7 +75,7 @@ class Seen:
     `contents` is None until it has been decrypted. `first` is the uid of the first request with the same encrypted key,
     '' if there is none. `approved` is an administrator's decision about this object, None if there is none.
     `registered`: a Node of this name exists. `deleting`: it was deleted, and finalizers keep it. `burden` counts the
-    characters of its metadata that are not the API server's, `contents_digest` is of its spec while it has no answer.
+    characters of its metadata that are not the API server's, `size` the bytes of one that is too large, `contents_digest` is of its spec while it has no answer.
     """
 
     name: str
@@ -89,6 +89,7 @@ class Seen:
     registered: bool = False
     deleting: bool = False
     burden: int = 0
+    size: int = 0
     contents_digest: str = ""
 
     @property
@@ -154,6 +155,7 @@ def look(request: Mapping[str, Any]) -> Seen:
         digest=requests.digest(request),
         deleting=bool(metadata.get("deletionTimestamp")),
         burden=_burden(metadata),
+        size=requests.size_of(request),
         contents_digest=requests.contents_digest(request) if asked else "",
     )
 
@@ -171,6 +173,8 @@ def decide(seen: Seen, record: JoinRecord | None, policy: Policy, now: datetime)
     if seen.condition is not None and seen.ended:
         crowded = policy.crowded and seen.condition.status == "False"
         return Forget() if crowded else _after_the_end(seen.condition, seen, policy.kept, now)
+    if seen.size:
+        return Refuse(reason=TOO_LARGE, message=f"it has {seen.size} bytes, more than {requests.MOST_SIZE}")
     if seen.burden > _MOST_METADATA:
         return Refuse(reason=TOO_LARGE, message=f"it has {seen.burden} characters of metadata, more than {_MOST_METADATA}")
     refused = node_names.node_name_refused(seen.name, policy.names)

@@ -13,6 +13,7 @@ from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
 from kubewright.enrollment.protocol import fields
 from kubewright.enrollment.protocol.fields import MalformedField, SymmetricKey
+from kubewright.kube import core
 from kubewright.pki import node_names, wireguard
 from kubewright.pki.encryption.oaep import RecipientKey
 from kubewright.pki.keys import PrivateKey
@@ -25,6 +26,11 @@ IMAGES: Final = "imageServiceEndpoint"
 """These two are for the node itself: a hub does not decrypt them."""
 _TUNNEL_KEY: Final = "vpnPublicKey"
 """Ours, not oneinfra's: sent only to hubs that announce support for it."""
+MOST_SIZE: Final = 160 * 1024
+"""Bytes of an object as JSON: far more than one with every field at its limit, and an answer."""
+_SIZE: Final = "size"
+"""A field that `slim` adds."""
+_IDENTITY: Final = ("name", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +61,23 @@ def spec_of(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the spec of an object, empty if it has none."""
     found = request.get("spec")
     return found if isinstance(found, Mapping) else {}
+
+
+def slim(request: dict[str, Any]) -> dict[str, Any]:
+    """Return an object, or only its identity and its size if it is larger than allowed. It is deleted, and need not be kept until then."""
+    size = len(core.encode(request))
+    if size <= MOST_SIZE:
+        return request
+    metadata = core.metadata(request)
+    kept = {name: str(metadata[name])[:256] for name in _IDENTITY if metadata.get(name)}
+    held = {"finalizers": ["kept"]} if metadata.get("finalizers") else {}
+    return {"kind": request.get("kind"), "apiVersion": request.get("apiVersion"), "metadata": {**kept, **held}, _SIZE: size}
+
+
+def size_of(request: Mapping[str, Any]) -> int:
+    """Return the size of an object that `slim` has reduced, 0 for one of an allowed size."""
+    found = request.get(_SIZE)
+    return found if isinstance(found, int) else 0
 
 
 def digest(request: Mapping[str, Any]) -> str:

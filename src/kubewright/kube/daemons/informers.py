@@ -13,12 +13,12 @@ from contextlib import aclosing
 from typing import Final
 
 from kubewright.base import unexpected
-from kubewright.base.errors import APIError, Gone
+from kubewright.base.errors import APIError, Flooded, Gone
 from kubewright.base.randomness import Random, SystemRandom
 from kubewright.base.wait import Backoff
 from kubewright.kube.answers import EventType, WatchEvent, asked_to_wait
 from kubewright.kube.api import AsyncKubeAPI
-from kubewright.kube.core import FROM_CACHE, Object, identity_of
+from kubewright.kube.core import FROM_CACHE, Object, footprint, identity_of
 from kubewright.kube.resources import Resource
 
 Key = tuple[str | None, str]
@@ -30,13 +30,33 @@ _SHORTEST_WATCH: Final = 300
 _LONGEST_WAIT: Final = 60.0
 """The longest wait in seconds that a server can request."""
 _HASTY: Final = 1.0
-"""Seconds; a watch that ends sooner without any event is not reopened at once."""
+"""Seconds; a watch that ends sooner is not reopened at once, even if it had events: a server must not keep us busy."""
+
+
+class Allowance:
+    """The memory that the objects of several informers may take together: bytes, as `core.footprint` estimates them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken = 0
+
+    @property
+    def left(self) -> int:
+        """What may still be taken; at least 1."""
+        return max(1, self._most - self._taken)
+
+    def change(self, size: int) -> None:
+        """Take more, or give something back. Raises Flooded for more than is left."""
+        self._taken += size
+        if size > 0 and self._taken > self._most:
+            raise Flooded("the API server has more objects than are kept in memory", detail=f"more than {self._most} bytes")
 
 
 class Informer:
     """The objects of one kind, kept up to date while `events` is being read. One reader at a time.
 
-    `failed` is called for every failure that is retried; to give up, stop reading.
+    `failed` is called for every failure that is retried; to give up, stop reading. `slim` reduces each object to what its
+    readers need. `allowance` is for servers that are not trusted: `events` raises Flooded for more.
     """
 
     def __init__(
@@ -52,6 +72,8 @@ class Informer:
         failed: Callable[[APIError], None] | None = None,
         known: Sequence[Object] = (),
         version: str = "",
+        slim: Callable[[Object], Object] | None = None,
+        allowance: Allowance | None = None,
     ) -> None:
         """Keep the arguments. With `version` the first list is skipped: `known` is the state at that version."""
         self._api = api
@@ -64,6 +86,9 @@ class Informer:
         self._failed = failed
         self._version = version
         self._from_cache = not version
+        self._slim = slim
+        self._allowance = allowance
+        self._sizes: dict[Key, int] = {}
         self.objects: dict[Key, Object] = {_key(obj): obj for obj in known}
         self.synced = False
 
@@ -77,21 +102,23 @@ class Informer:
         too_old = False
         while True:
             error: APIError | None = None
-            odd = False
+            odd, expired, answered = False, False, False
             started = asyncio.get_running_loop().time()
-            answered = False
             try:
                 async with aclosing(self._turn()) as turn:
                     async for event in turn:
-                        answered, pauses = True, pauses if too_old else self._backoff.pauses(self._random)
+                        answered = True
                         if event.type is not EventType.BOOKMARK:
                             yield event
                 too_old = False
+            except Flooded:
+                self._forget()
+                raise
             except Gone as caught:
                 self._version, self._from_cache = "", False
                 # A new list helps at once; but do not ask again and again a server for which even that list is too
                 # old.
-                answered, too_old, error = True, True, caught if too_old else None
+                expired, too_old, error = True, True, caught if too_old else None
             except APIError as caught:
                 error = caught
                 if self._failed is not None:
@@ -99,7 +126,10 @@ class Informer:
             except Exception as caught:  # a retry would fail in the same way: list everything again
                 self._version, odd = "", True
                 unexpected.report(f"a watch of {self._resource.plural}", caught)
-            if odd or error is not None or (not answered and asyncio.get_running_loop().time() - started < _HASTY):
+            hasty = asyncio.get_running_loop().time() - started < _HASTY
+            if answered and not hasty and not too_old:
+                pauses = self._backoff.pauses(self._random)
+            if odd or error is not None or (hasty and not expired):
                 await asyncio.sleep(max(next(pauses), asked_to_wait(error, most=_LONGEST_WAIT)))
 
     async def _turn(self) -> AsyncGenerator[WatchEvent, None]:
@@ -111,6 +141,8 @@ class Informer:
                 label_selector=self._labels,
                 field_selector=self._fields,
                 resource_version=FROM_CACHE if self._from_cache else "",
+                slim=self._slim,
+                most=self._allowance.left if self._allowance is not None else 0,
             )
             for event in self._differences(items):
                 yield event
@@ -125,7 +157,8 @@ class Informer:
             seconds=_SHORTEST_WATCH + round(_SHORTEST_WATCH * self._random.uniform()),
         )
         async with aclosing(watch) as events:
-            async for event in events:
+            async for found in events:
+                event = found if self._slim is None else found._replace(object=self._slim(found.object))
                 self._version = event.resource_version or self._version
                 self._remember(event)
                 yield event
@@ -134,10 +167,10 @@ class Informer:
         """Yield the differences between a fresh list and the known objects, and update these."""
         fresh = {_key(item): item for item in items}
         for key in [key for key in self.objects if key not in fresh]:
-            yield WatchEvent(EventType.DELETED, self.objects.pop(key))
+            yield WatchEvent(EventType.DELETED, self._drop(key))
         for key, item in fresh.items():
             known = self.objects.get(key)
-            self.objects[key] = item
+            self._keep(key, item)
             if known is None:
                 yield WatchEvent(EventType.ADDED, item)
             elif _stamp(known) != _stamp(item):
@@ -145,9 +178,25 @@ class Informer:
 
     def _remember(self, event: WatchEvent) -> None:
         if event.type is EventType.DELETED:
-            self.objects.pop(_key(event.object), None)
+            self._drop(_key(event.object))
         elif event.type in {EventType.ADDED, EventType.MODIFIED}:
-            self.objects[_key(event.object)] = event.object
+            self._keep(_key(event.object), event.object)
+
+    def _keep(self, key: Key, obj: Object) -> None:
+        if self._allowance is not None:
+            size = footprint(obj)
+            change, self._sizes[key] = size - self._sizes.get(key, 0), size
+            self._allowance.change(change)
+        self.objects[key] = obj
+
+    def _drop(self, key: Key) -> Object:
+        if self._allowance is not None:
+            self._allowance.change(-self._sizes.pop(key, 0))
+        return self.objects.pop(key, {})
+
+    def _forget(self) -> None:
+        for key in list(self._sizes):
+            self._drop(key)
 
 
 def _key(obj: Object) -> Key:

@@ -18,6 +18,7 @@ from kubewright.apis.kubeadm.types import CONTROL_PLANE_LABEL
 from kubewright.base.records import dataclass
 from kubewright.kube import core
 from kubewright.kube.answers import EventType, WatchEvent
+from kubewright.kube.core import Object
 
 _HOST_NAME: Final = "kubernetes.io/hostname"
 _ROLES: Final = (CONTROL_PLANE_LABEL, "node-role.kubernetes.io/master")
@@ -101,6 +102,14 @@ class KnownNodes:
     def reported(self, names: Iterable[str], node: str) -> dict[str, str]:
         """Return those of these names that another node only reports."""
         return self._reported.others(names, node)
+
+
+def slim(node: Object) -> Object:
+    """Return a Node without what nobody here reads, which is most of it: images, conditions, managed fields. Pure."""
+    about = {key: value for key, value in core.metadata(node).items() if key != "managedFields"}
+    status = node.get("status")
+    addresses = status.get("addresses") if isinstance(status, Mapping) else None
+    return {"apiVersion": "v1", "kind": "Node", "metadata": about, "status": {"addresses": addresses or []}}
 
 
 def claims_of(node: Mapping[str, Any]) -> Claims:

@@ -22,15 +22,19 @@ from kubewright.enrollment.state.store import TAKEN_OVER, HubStore
 from kubewright.enrollment.state.store_thread import StoreThread
 from kubewright.host.filesystem.files import Files
 from kubewright.host.notify import Notifier
-from kubewright.http.messages import Limits
+from kubewright.http.messages import MIB, Limits
 from kubewright.http.proxies import Proxies
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.client import AsyncKubeClient
 from kubewright.kube.daemons.electing import FencedKube
 
 FIELD_MANAGER: Final = "kubewright-hub"
-_LIMITS: Final = Limits(connections=32)
-"""A tenant has twelve watches, each with a separate connection, and answers several requests at a time."""
+_LIMITS: Final = Limits(connections=32, body=8 * MIB)
+"""A tenant has twelve watches, each with a separate connection, and answers several requests at a time.
+
+Its API server is not trusted: a list of empty objects takes a hundred times its text in memory, so larger lists are read
+page by page.
+"""
 
 
 def run(parsed: Parsed) -> int:
