@@ -104,6 +104,44 @@ async def test_addresses_of_services_pods_and_api_servers_belong_to_no_node():
             assert conditions(cluster) == [("Approved", "NodeJoinPolicy")]
 
 
+TRUSTING = """apiVersion: controllers.kubewright/v1alpha1
+kind: NodeApprovalPolicy
+sources: [{nodes: {trustReportedAddresses: true}}]
+nodeCIDRs: [10.1.0.0/16]
+"""
+FALSE_RANGES = {
+    "the whole network, with its own address": (node("b", "10.7.0.1", podCIDRs=["0.0.0.0/0"]),),
+    "all nodes": (node("b", "10.7.0.1", podCIDRs=["10.1.0.0/24"]), node("c", "10.1.0.9")),
+    "a control plane": (
+        node("b", "10.7.0.1", podCIDRs=["10.1.0.0/24"]),
+        {**node("cp", "10.1.0.1"), "metadata": {"name": "cp", "labels": {"node-role.kubernetes.io/control-plane": ""}}},
+    ),
+    "an API server": (
+        node("b", "10.7.0.1", podCIDRs=["10.1.0.0/24"]),
+        {
+            "apiVersion": "v1",
+            "kind": "Endpoints",
+            "metadata": {"name": "kubernetes", "namespace": "default"},
+            "subsets": [{"addresses": [{"ip": "10.1.0.2"}]}],
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "policy", [TRUSTING, POLICY.replace("a\n", "x\n", 1).replace("worker-*", "a")], ids=["reported", "range in the file"]
+)
+@pytest.mark.parametrize("others", FALSE_RANGES.values(), ids=FALSE_RANGES)
+async def test_a_node_cannot_deny_the_others_their_certificates_by_a_pod_range_of_its_choice(policy, others):
+    async with running(node(), *others, serving_csr(), policy=policy).running() as cluster:
+        assert conditions(cluster) == [("Approved", "NodeJoinPolicy")]
+
+
+async def test_an_address_of_a_pod_that_one_node_reports_is_not_its_own():
+    async with running(node(), node("b", "10.7.0.1", podCIDRs=["10.1.0.0/24"]), serving_csr(), policy=TRUSTING).running() as cluster:
+        assert conditions(cluster) == [("Denied", "ReservedName")]
+
+
 async def test_a_changed_policy_decides_about_waiting_requests_and_a_wrong_one_changes_nothing():
     without = POLICY.replace("10.1.0.7, ", "")
     async with running(node(), serving_csr(), policy=without).running() as cluster:

@@ -19,10 +19,14 @@ JOIN_RECORDS: Final = "joinRecords"
 
 @dataclass(frozen=True, kw_only=True)
 class KnownNode:
-    """A Node as stored by the API server. `reported` are the names and addresses that its kubelet reports, normalized."""
+    """A Node as stored by the API server. `reported` are the names and addresses that its kubelet reports, normalized.
+
+    `certain` are those of them that nobody else can have: its name, and all of a control plane.
+    """
 
     name: str
     reported: frozenset[str] = frozenset()
+    certain: frozenset[str] = frozenset()
     deleting: bool = False
 
 
@@ -76,8 +80,8 @@ class Evidence:
     - `listed` are those addresses of the request that the policy gives to the node one by one, not as part of a network.
     - `foreign` maps names and addresses of the request to the other node that certainly has them, `reported` to one that
       only reports them.
-    - `api_servers` are the addresses of API servers, `networks` those of Services, and `pods` the ranges of pods that
-      Nodes have, which they may have chosen themselves.
+    - `api_servers` are the addresses of API servers, `networks` those of Services, and `pods` the ranges of pods with
+      addresses of the request that Nodes have, which they may have chosen themselves.
     - `key_holder` is another user, or another purpose, for which this key was used before; '' for none.
     - `newer` is a newer open request of the same requester; '' for none. `recent` counts its requests of the last hour.
     - `certified` are the names in the newest certificate that was issued to the node on our approval and is valid.

@@ -6,7 +6,7 @@ Reads and writes nothing itself.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -30,6 +30,8 @@ _FINGERPRINT: Final = "X509SHA256="
 """The prefix with which the API server records a requester's client certificate (apiserver v1.36, pkg/authentication/request/x509/x509.go)."""
 _OF_SERVICES, _OF_PODS = "cidrs", "podCIDRs"
 """The fields of a ServiceCIDR and of a Node with their networks."""
+_SEVERAL: Final = 2
+"""Nodes with addresses in the same pod range that make it incredible. One alone may have reported an address of a pod."""
 API_SERVERS: Final = ("default", "kubernetes")
 """Namespace and name of the Endpoints that API servers write themselves."""
 
@@ -71,7 +73,7 @@ class Gatherer:
             reported=self._known.reported(sans, node),
             api_servers=self._known.api_servers,
             networks=self._all_networks(_OF_SERVICES),
-            pods=self._all_networks(_OF_PODS),
+            pods=self._pod_networks(names.addresses),
             key_holder=self.history.key_holder(csr),
             newer=self.history.newer(csr),
             recent=self.history.recent(csr, now=now),
@@ -92,10 +94,33 @@ class Gatherer:
         if event.type is not EventType.DELETED:
             claims = known_nodes.claims_of(event.object)
             deleting = bool(core.metadata(event.object).get("deletionTimestamp"))
-            self._nodes[name] = KnownNode(name=name, reported=claims.certain | claims.reported, deleting=deleting)
+            reported = claims.certain | claims.reported
+            self._nodes[name] = KnownNode(name=name, reported=reported, certain=claims.certain, deleting=deleting)
 
     def _all_networks(self, field: str) -> tuple[Network, ...]:
         return tuple(network for (kind, _), networks in self._networks.items() if kind == field for network in networks)
+
+    def _pod_networks(self, addresses: Iterable[str]) -> tuple[Network, ...]:
+        """Return the pod ranges of Nodes that contain one of these addresses and can be true."""
+        asked = tuple(addresses)
+        return tuple(
+            one
+            for (kind, node), networks in self._networks.items()
+            for one in (networks if kind == _OF_PODS else ())
+            if any(node_approval.contains((one,), address) for address in asked) and not self._is_false(one, node)
+        )
+
+    def _is_false(self, pods: Network, node: str) -> bool:
+        """Whether a pod range cannot be true: the Node itself, an API server, a control plane or several Nodes have addresses in it.
+
+        A Node may choose its range itself, and would otherwise keep all others from having certificates.
+        """
+        inside = [one for one in self._nodes.values() if any(node_approval.contains((pods,), name) for name in one.reported)]
+        return (
+            len(inside) >= _SEVERAL
+            or any(one.name == node or one.certain - {one.name} for one in inside)
+            or any(node_approval.contains((pods,), address) for address in self._known.api_servers)
+        )
 
     def _networks_changed(self, event: WatchEvent, field: str) -> None:
         key = (field, identity_of(event.object)[0])
