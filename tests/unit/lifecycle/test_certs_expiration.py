@@ -71,7 +71,7 @@ def test_every_row_of_a_control_plane_is_shown(plane):
 
 
 def test_missing_files_are_rows_including_cas(plane):
-    """kubeadm fails without a CA's certificate."""
+    """kubeadm fails without the CA's certificate of a certificate that is there."""
     plane.fill()
     for name in ("apiserver.crt", "etcd/ca.crt", "etcd/ca.key"):
         (plane.pki / name).unlink()
@@ -121,7 +121,7 @@ def worker(plane, *, embedded: bool):
 
 @pytest.mark.parametrize("embedded", [True, False])
 def test_a_worker_shows_its_ca_and_the_certificate_of_its_kubelet(plane, embedded):
-    """kubeadm's certs commands fail on every worker."""
+    """kubeadm fails here: with a CA that has no key it requires the certificates of a control plane."""
     worker(plane, embedded=embedded)
     run = plane.check("-o", "json")
     assert run.code == 0
@@ -137,6 +137,18 @@ def test_on_a_machine_without_certificates_all_are_missing_as_in_kubeadm(plane):
     assert (len(missing), missing[:2], missing[-1]) == (14, ["admin.conf", "apiserver"], "front-proxy-ca")
     rows = plane.check("-o", "json").json
     assert {row["missing"] for row in (*rows["certificates"], *rows["certificateAuthorities"])} == {True}
+
+
+@pytest.mark.parametrize(
+    "kept", [["pki/ca.crt", "pki/ca.key"], ["pki/ca.crt", "pki/ca.key", "kubelet.conf"], ["pki/etcd/ca.crt", "pki/etcd/ca.key"]]
+)
+def test_a_machine_with_the_key_of_a_ca_is_no_worker_and_its_other_certificates_are_missing_as_in_kubeadm(plane, kept):
+    plane.fill()
+    for path in [*plane.kubernetes.rglob("*")]:
+        if path.is_file() and str(path.relative_to(plane.kubernetes)) not in kept:
+            path.unlink()
+    run = plane.check()
+    assert (run.code, run.out.count("!MISSING!")) == (0, 13)
 
 
 @pytest.mark.parametrize("name", ["pki/apiserver.crt", "admin.conf", "pki/ca.crt"])

@@ -1,8 +1,8 @@
 """The expiry dates on this machine (kubeadm v1.36: phases/certs/renewal/expiration.go, apis/output/v1alpha3).
 
-kubeadm fails if a CA or, with an external one, a certificate is missing, and therefore on every worker. Here, missing
-files are rows, and a machine without any control-plane certificate shows what it has: the cluster's CA and the
-kubelet's certificate.
+kubeadm fails if the CA of a certificate is missing or, with an external CA, a certificate or key, and therefore on every
+worker. Here, missing files are rows, and a machine with neither a control-plane certificate nor the key of a CA shows
+what it has: the cluster's CA and the kubelet's certificate.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def observe(places: CertificateLocations, cluster: ClusterConfiguration, *, now:
         for name, one in found_authorities.items()
     ]
     found = Expiration(certificates=leaves, authorities=roots, now=now)
-    return found if any(row.expires is not None for row in leaves) else _of_worker(places, roots, now) or found
+    has_key = any(one is not None and one.key is not None for one in found_authorities.values())
+    return found if has_key or any(row.expires is not None for row in leaves) else _of_worker(places, roots, now) or found
 
 
 def _leaf(places: CertificateLocations, row: rows.Renewable, *, external: bool) -> Expiry:
