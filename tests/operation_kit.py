@@ -75,10 +75,10 @@ class Below(OverlayHost):
 
 
 def stand_in_machine(machine, *, client):
-    """A machine that uses the clients that `client` returns."""
+    """A machine that uses the clients that `client` returns for an access and a time limit."""
 
     class StandIn(type(machine)):
         def client(self, access, *, timeout=0.0, proxied=True):
-            return client(access)
+            return client(access, timeout)
 
     return StandIn(**{name: getattr(machine, name) for name in ("at", "clock", "random", "layout", "environment")})

@@ -83,7 +83,7 @@ class Box:
         last = self.host
         made = TargetMachine(at=(lambda _: last) if again else self.at, clock=SystemClock(), random=SystemRandom())
         lock = PurePosixPath(self.place)
-        machine = stand_in_machine(made, client=lambda _: self.api)
+        machine = stand_in_machine(made, client=lambda *_: self.api)
         object.__setattr__(machine, "lock_directory", lambda _: lock)
         return engine.run(operation, options, machine, reporter=self.reporter, mode=mode)
 

@@ -129,7 +129,7 @@ class Box:
         )
         given = {"node": "worker", "server": "https://10.0.0.1:6443", "ca_pem": API_CA[0].encode(), "token": TOKEN, "skip": LEFT_OUT}
         pin = {"fingerprint": str(LOADED.recipient.pin), "sans": ("10.0.0.5",)}
-        reached = stand_in_machine(machine, client=lambda _: self.cluster)
+        reached = stand_in_machine(machine, client=lambda *_: self.cluster)
         return run(NODE_JOIN, NodeJoinOptions(**{**given, **pin, **more}), reached, mode=mode, reporter=self.reporter)
 
     def host(self, layout: Layout, killer: Killer) -> Host:

@@ -82,7 +82,7 @@ def leave(node, *, skip=SKIPPED, drain=None, seen=lambda _: None, mode=Mode.APPL
         return node.disk
 
     machine = TargetMachine(at=at, clock=CLOCK, random=SeededRandom(1), layout=node.layout, environment={})
-    reached = stand_in_machine(machine, client=lambda _: node.cluster)
+    reached = stand_in_machine(machine, client=lambda *_: node.cluster)
     return run(NODE_LEAVE, NodeLeaveOptions(drain=drain, skip=skip), reached, mode=mode, reporter=node.reporter)
 
 

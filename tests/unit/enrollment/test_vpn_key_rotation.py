@@ -240,7 +240,7 @@ class Changing(Node):
     def rotate(self, killer: Killer | None = None, *, mode: Mode = Mode.APPLY, hub_key: str = ""):
         self.cluster.killer = self.disk.killer = killer or Killer()
         machine = TargetMachine(at=lambda _: self.disk, clock=CLOCK, random=RANDOM, layout=self.layout, environment={})
-        reached = stand_in_machine(machine, client=lambda _: self.cluster)
+        reached = stand_in_machine(machine, client=lambda *_: self.cluster)
         return run(NODE_ROTATE, NodeRotateOptions(hub_key=hub_key), reached, mode=mode, reporter=self.reporter)
 
     def require_changed(self, before: str) -> None:

@@ -301,7 +301,7 @@ def test_foreign_mounts_below_the_directory_of_the_kubelet_stay(box, monkeypatch
 def test_a_run_to_which_an_api_server_has_answered_is_protected(box, monkeypatch):
     """Even with an external etcd, so that nothing on the machine shows it."""
     made = CHANGES["external etcd"]
-    cluster = stand_in_machine(box.whole(), client=lambda _: box.kube)
+    cluster = stand_in_machine(box.whole(), client=lambda *_: box.kube)
     monkeypatch.setattr(type(box), "whole", lambda *_, **__: cluster)
     request = given(box, **made, skip=ENDS.replace("upload-config, ", ""))
     for body in stand_ins.objects(box.call(request).configuration):

@@ -35,7 +35,7 @@ def greet(tmp_path):
     box, cluster = Box(tmp_path / "machine"), RecordingKube()
 
     def greet(text="hello", *, mode=Mode.APPLY, only=(), operation=GREET, **environment: str):
-        whole = stand_in_machine(box.whole(environment={**box.whole().environment, **environment}), client=lambda _: cluster)
+        whole = stand_in_machine(box.whole(environment={**box.whole().environment, **environment}), client=lambda *_: cluster)
         return run(operation, (text, only, False), whole, reporter=box.reporter, mode=mode)
 
     greet.box, greet.cluster = box, cluster
@@ -118,7 +118,7 @@ def command(greet, monkeypatch, capsys):
         code = main(["greet", *words], table=TABLE)
         return code, capsys.readouterr().out
 
-    machine = stand_in_machine(greet.box.whole(), client=lambda _: greet.cluster)
+    machine = stand_in_machine(greet.box.whole(), client=lambda *_: greet.cluster)
     monkeypatch.setattr(operations, "this_machine", lambda **_: machine)
     monkeypatch.setattr("sys.argv", ["kubewright"])
     return command

@@ -21,7 +21,7 @@ from kubewright.kube.resources import CONFIG_MAP, DEPLOYMENT, LEASE, NODE, POD, 
 from kubewright.lifecycle import kept_patches, machine_record
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.init import downgrades
-from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps import checkpoint, operation_lease
 from kubewright.lifecycle.steps.checkpoint import State
 from kubewright.lifecycle.upgrade.context import report
 from kubewright.lifecycle.upgrade.control_plane import proofs
@@ -894,6 +894,12 @@ def test_the_lease_of_operations_is_released(box):
     assert (spec["holderIdentity"], spec["leaseTransitions"]) == ("", 1)  # once for the checks, and once for the static pods
     box.upgrade()  # stops nothing
     assert box.kube.get(LEASE, "kubewright-operation", "kube-system")["spec"] == spec
+
+
+def test_several_requests_for_the_lease_of_operations_may_time_out_before_it_expires(box):
+    box.upgrade()
+    (limit,) = box.limits[operation_lease.TERMS.name]
+    assert 3 * limit <= operation_lease.TERMS.seconds
 
 
 def give_coredns(box, text, *, version="v1.7.1"):

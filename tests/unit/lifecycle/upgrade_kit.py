@@ -147,10 +147,11 @@ class Runtime:
 class Answers(KubeAPI):
     """The cluster of a machine, and what its components report, as one client sees it."""
 
-    def __init__(self, box: ControlPlane, server: str) -> None:
-        self.box, self.server = box, server
+    def __init__(self, box: ControlPlane, server: str, timeout: float) -> None:
+        self.box, self.server, self.timeout = box, server, timeout
 
     def send(self, call, /):
+        self.box.limits.setdefault(call.name, set()).add(self.timeout)
         if self.box.server and call.verb == "list" and "fieldSelector" not in call.query:
             raise Forbidden(f"a kubelet may not list {call.resource.plural}", code=403)
         if call.name == "kubeadm-config" and call.verb == "get" and self.box.refused:
@@ -280,6 +281,8 @@ class ControlPlane(Box):
     others: tuple[str, ...] = ()
     dead: tuple[str, ...] = ()
     learners: tuple[str, ...] = ()
+    limits: dict[str | None, set[float]] = field(default_factory=dict)
+    """The time limits of the requests for objects of a name, in seconds."""
     unready: tuple[str, ...] = ()
     alarms: tuple[Alarm, ...] = ()
     leader: int = 1
@@ -400,7 +403,7 @@ class ControlPlane(Box):
             ask=ask,
             **(options or {}),
         )
-        machine = stand_in_machine(self.whole(), client=lambda access: Answers(self, access.server))
+        machine = stand_in_machine(self.whole(), client=lambda access, timeout: Answers(self, access.server, timeout))
         return run(replace(row, context=context), request, machine, reporter=self.reporter, mode=mode)
 
     def rollback(self, *, mode=Mode.APPLY, ask=None):
@@ -410,7 +413,7 @@ class ControlPlane(Box):
             made = rollback.ROLLBACK.context(request, task, bound)
             return Context(bound=bound, addresses=made.addresses, task=task, request=made.request, box=self)
 
-        machine = stand_in_machine(self.whole(), client=lambda access: Answers(self, access.server))
+        machine = stand_in_machine(self.whole(), client=lambda access, timeout: Answers(self, access.server, timeout))
         row = replace(rollback.ROLLBACK, context=context)
         return run(row, RollbackOptions(yes=ask is None, ask=ask), machine, reporter=self.reporter, mode=mode)
 
@@ -426,7 +429,7 @@ class ControlPlane(Box):
             made = operation.context(request, task, bound)
             return StatusView(bound=bound, addresses=made.addresses, task=task, request=request, box=self)
 
-        machine = stand_in_machine(self.whole(), client=lambda access: Answers(self, access.server))
+        machine = stand_in_machine(self.whole(), client=lambda access, timeout: Answers(self, access.server, timeout))
         row = replace(status.STATUS, context=context)
         return run(row, UpgradeOptions(section="node"), machine, reporter=self.reporter).context.found
 

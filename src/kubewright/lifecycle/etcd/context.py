@@ -20,7 +20,7 @@ from kubewright.lifecycle.etcd.request import BackupRestoreOptions, DataOptions,
 from kubewright.lifecycle.etcd.this_member import REPLACE, RESTORE, RESTORE_BACKUP
 from kubewright.lifecycle.machine import LONG
 from kubewright.lifecycle.operation import Bound, RunContext
-from kubewright.lifecycle.steps import checkpoint, stopping
+from kubewright.lifecycle.steps import checkpoint, operation_lease, stopping
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
 from kubewright.lifecycle.steps.health import ComponentWaiter, HealthEndpoint, unready
 
@@ -92,14 +92,21 @@ class MemberContext(RunContext, Generic[Request]):
     @functools.cached_property
     def cluster_api(self) -> KubeAPI | None:
         """The administrator's client of an API server that is ready; None if there is none."""
+        return None if self._ready_server is None else self.administrator(self._ready_server)
+
+    @functools.cached_property
+    def lease_api(self) -> KubeAPI | None:
+        """The same client for the lease of operations."""
+        return None if self._ready_server is None else self.administrator(self._ready_server, timeout=operation_lease.REQUEST)
+
+    @functools.cached_property
+    def _ready_server(self) -> str | None:
         try:
             access = load_access(self.host.layout.kubeconfig("admin"), read=self.host.read)
         except KubewrightError:
             return None
         servers = (*self.other_servers(), access.server)
-        ready = (server for server in servers if unready(self.administrator(server, timeout=_ANSWERS)) is None)
-        found = next(ready, None)
-        return None if found is None else self.administrator(found)
+        return next((server for server in servers if unready(self.administrator(server, timeout=_ANSWERS)) is None), None)
 
     def administrator(self, server: str, *, timeout: float = LONG) -> KubeAPI:
         """Return the administrator's client of the API server at a URL. Raises as `load_access` does."""

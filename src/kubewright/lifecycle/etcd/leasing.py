@@ -23,7 +23,7 @@ def awaited(ctx: MemberContext[Any]) -> None:
     This precedes the checks of members, because one that is being replaced has no vote for a while. Does nothing if no
     API server is ready. Raises WaitTimeout as `OperationLease` does.
     """
-    if ctx.cluster_api is not None:
+    if ctx.lease_api is not None:
         with taken(ctx):
             pass
 
@@ -34,7 +34,7 @@ def taken(ctx: MemberContext[Any]) -> Iterator[None]:
 
     Raises WaitTimeout as `OperationLease` does.
     """
-    api: KubeAPI | None = ctx.cluster_api
+    api: KubeAPI | None = ctx.lease_api
     if api is None:
         text = "no API server is ready, so other machines are not kept from being changed at the same time"
         ctx.reporter.emit(Warned(text=text))

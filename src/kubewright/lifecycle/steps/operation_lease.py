@@ -24,6 +24,8 @@ from kubewright.kube.resources import LEASE
 
 TERMS: Final = LeaseTerms(name="kubewright-operation", seconds=30.0)
 RENEWED_EVERY: Final = 5.0
+REQUEST: Final = 5.0
+"""The time limit in seconds of a request of the clients that are used here. One that is lost while etcd elects a leader must not cost the lease."""
 WAITED: Final = 900.0
 """Seconds that a machine waits for its turn."""
 _ENDING: Final = 1.0

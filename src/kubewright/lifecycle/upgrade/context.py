@@ -14,6 +14,7 @@ from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.retrying import RetryingKube
 from kubewright.lifecycle import stored_configuration
 from kubewright.lifecycle.context import MachineContext
+from kubewright.lifecycle.steps import operation_lease
 from kubewright.lifecycle.upgrade import configuration
 from kubewright.lifecycle.upgrade.request import UpgradeOptions
 
@@ -113,6 +114,11 @@ class UpgradeContext(MachineContext):
     def client(self) -> KubeAPI:
         """The client of the chosen kubeconfig. It sends each request once."""
         return self.bound.connections.kube(self._access)
+
+    @functools.cached_property
+    def lease_api(self) -> KubeAPI:
+        """The same client for the lease of operations."""
+        return self.bound.connections.kube(self._access, timeout=operation_lease.REQUEST)
 
     @functools.cached_property
     def api(self) -> KubeAPI:

@@ -191,7 +191,7 @@ def _replaced(ctx: UpgradeContext, found: Sequence[Manifest]) -> Iterator[Step]:
 
 def turn(ctx: UpgradeContext) -> AbstractContextManager[OperationLease]:
     """Wait for this machine's turn, and hold the lease of operations during a block. Raises WaitTimeout."""
-    return operation_lease.held(ctx.client, identity=ctx.node_name, clock=ctx.clock, waiter=ctx.waiter, reporter=ctx.reporter)
+    return operation_lease.held(ctx.lease_api, identity=ctx.node_name, clock=ctx.clock, waiter=ctx.waiter, reporter=ctx.reporter)
 
 
 def require_fit(ctx: UpgradeContext, names: Collection[str]) -> None:
