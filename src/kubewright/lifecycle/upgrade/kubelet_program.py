@@ -5,13 +5,13 @@ The program is replaced by one rename. If the Node does not become Ready with it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.change import Action, Change
-from kubewright.base.errors import APIError, HostError
+from kubewright.base.errors import APIError, HostError, WaitTimeout
 from kubewright.base.patterns import Pattern
 from kubewright.base.versions import Version
 from kubewright.host.desired import File, Service
@@ -24,6 +24,7 @@ from kubewright.lifecycle.steps.kubelet import FIX, SERVICE
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
 from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION
 from kubewright.lifecycle.upgrade.planning import versions
+from kubewright.lifecycle.upgrade.request import APPLY
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
@@ -110,13 +111,40 @@ def _version(ctx: UpgradeContext, program: str) -> Version:
 
 
 def _require_last(ctx: UpgradeContext, version: Version) -> None:
-    """Raise HostError for a kubelet that is newer than an API server; that of this machine is known from its manifest."""
-    for text, places in _other_servers(ctx).items():
-        if places and component_versions.is_older(text, str(version)):
-            raise _too_new(version, text, ", ".join(places))
+    """Raise HostError for a kubelet that is newer than an API server; that of this machine is known from its manifest.
+
+    `upgrade node` waits for the others, because their machines may be upgraded at the same time.
+    """
     own = read_static_pod(ctx.host, ctx.host.layout.manifest(API_SERVER))
     if own is not None and component_versions.is_older(present := component_versions.version_of(own.body), str(version)):
         raise _too_new(version, f"v{present}", "this machine")
+    if ctx.request.section != APPLY and (older := _older_servers(ctx, version)):
+        ctx.say(_TOPIC, f"Waiting until the API servers that are older than the kubelet {version} are upgraded: {_shown(older)}")
+        with suppress(WaitTimeout):
+            ctx.waiter.until(
+                lambda: _still_older(ctx, version),
+                within=ctx.timeouts.upgrade_manifests.seconds,
+                saying="the other API servers to be upgraded",
+                at_most=2.0,
+            )
+    for text, nodes in _older_servers(ctx, version).items():
+        raise _too_new(version, text, ", ".join(nodes))
+
+
+def _older_servers(ctx: UpgradeContext, version: Version) -> dict[str, list[str]]:
+    """Return where other API servers of each older version are. Raises APIError."""
+    return {text: nodes for text, nodes in _other_servers(ctx).items() if nodes and component_versions.is_older(text, str(version))}
+
+
+def _still_older(ctx: UpgradeContext, version: Version) -> str | None:
+    try:
+        return _shown(_older_servers(ctx, version)) or None
+    except APIError as error:  # the one that answers may be restarted
+        return str(error)
+
+
+def _shown(servers: Mapping[str, Sequence[str]]) -> str:
+    return ", ".join(f"{text} of {', '.join(nodes)}" for text, nodes in servers.items())
 
 
 def _other_servers(ctx: UpgradeContext) -> dict[str, list[str]]:
