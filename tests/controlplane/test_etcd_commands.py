@@ -167,7 +167,7 @@ def test_a_snapshot_is_saved_and_verified_and_a_damaged_one_is_refused(
     assert {stat.S_IMODE(one.stat().st_mode) for one in place.iterdir()} == {0o600}
     described, status = json.loads((place / "etcd.db.json").read_text()), _status(run)
     assert (described["revision"], described["members"]) == (status["members"][0]["revision"], [one["name"] for one in status["members"]])
-    assert list(described["certificateAuthorities"]) == ["etcd/ca"]
+    assert (list(described["certificateAuthorities"]), described["nodes"]) == (["etcd/ca"], ["five", "four"])
     code, out, _ = _verify(file, capfd, "-o", "json")
     found = json.loads(out)
     assert (code, found["size"], found["sha256"]) == (0, file.stat().st_size, described["sha256"])
@@ -192,10 +192,12 @@ def test_a_snapshot_is_saved_and_verified_and_a_damaged_one_is_refused(
 
 
 def _fill(cluster: Cluster) -> None:
-    """Put 200 keys."""
+    """Put 203 keys, two of which are those of Nodes."""
     body = [{"requestPut": {"key": _coded(f"key-{number}"), "value": _coded("x" * 5000)}} for number in range(100)]
     client = cluster.client(*NAMES, timeout=60)
-    for half in (body, [{"requestPut": {**one["requestPut"], "key": _coded(f"more-{at}")}} for at, one in enumerate(body)]):
+    more = [{"requestPut": {**one["requestPut"], "key": _coded(f"more-{at}")}} for at, one in enumerate(body)]
+    nodes = [{"requestPut": {"key": _coded(f"/registry/minions{name}"), "value": ""}} for name in ("/four", "/five", "z/six")]
+    for half in (body, more, nodes):
         retry(
             lambda half=half: client._any("put keys", "/v3/kv/txn", {"success": half}, dict), clock=SystemClock(), on=APIError, within=600
         )
@@ -209,7 +211,7 @@ def _coded(text: str) -> str:
 def _etcdutl_reads(file: Path, revision: int, capfd: pytest.CaptureFixture[str]) -> None:
     """etcdutl accepts the file too, and counts its keys."""
     code, out, err = _verify(file, capfd, f"--etcdutl={program('etcdutl')}", "-o", "json")
-    assert (code, json.loads(out)["keys"], json.loads(out)["revision"], err) == (0, 200, revision, "")
+    assert (code, json.loads(out)["keys"], json.loads(out)["revision"], err) == (0, 203, revision, "")
 
 
 def test_without_a_majority_a_snapshot_is_only_taken_of_the_member_that_is_asked_for(

@@ -90,10 +90,15 @@ class Layout:
         return self.state / "patches"
 
     @property
+    def patches_list(self) -> PurePosixPath:
+        """The file with the source and the hashes of the patches of the last run."""
+        return self.state / "patches.json"
+
+    @property
     def kept_files(self) -> tuple[PurePosixPath, ...]:
         """Our files that are kept between runs; the record is removed last."""
         secrets = (self.join_key, self.tunnel_key, self.next_tunnel_key)
-        return (*secrets, self.kubelet_service, self.patches, self.checkpoints, self.machine_record)
+        return (*secrets, self.kubelet_service, self.patches, self.patches_list, self.checkpoints, self.machine_record)
 
     @property
     def units(self) -> PurePosixPath:

@@ -285,6 +285,10 @@ class Etcd(Protocol):
         """Read: return the hash of the keys of one member, up to a revision or all. Reads its whole database."""
         ...
 
+    def keys(self, endpoint: str, prefix: str, /) -> list[str]:
+        """Read: return the keys that begin with a prefix, as one member has them. Needs no quorum."""
+        ...
+
     def snapshot(self, endpoint: str, /) -> Generator[bytes, None, None]:
         """Read: yield the database of one member and its SHA-256, in the form of a snapshot file, as it arrives.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -104,6 +105,12 @@ class EtcdClient:
     def hash(self, endpoint: str, /, *, revision: int = 0) -> Hash:
         return self._ask(endpoint, "hash its keys", "/v3/maintenance/hashkv", {"revision": str(revision)}, read_hash, timeout=HASHING)
 
+    def keys(self, endpoint: str, prefix: str, /) -> list[str]:
+        begin = prefix.encode()
+        end = begin[:-1] + bytes([begin[-1] + 1])  # the first key behind all that begin with the prefix
+        body = {"key": _base64(begin), "range_end": _base64(end), "keys_only": True, "serializable": True}
+        return self._ask(endpoint, f"list the keys below {prefix}", "/v3/kv/range", body, _keys)
+
     def snapshot(self, endpoint: str, /) -> Generator[bytes, None, None]:
         try:
             from kubewright.etcd import streaming  # gRPC: loaded only for snapshots
@@ -197,6 +204,14 @@ class EtcdClient:
 
 def _members(value: Mapping[str, Any]) -> list[Member]:
     return [read_member(member) for member in value.get("members", ())]
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _keys(value: Mapping[str, Any]) -> list[str]:
+    return [base64.b64decode(row["key"]).decode() for row in value.get("kvs", ())]
 
 
 def _alarms(value: Mapping[str, Any]) -> list[Alarm]:

@@ -38,6 +38,9 @@ class RecordingEtcd:
     def hash(self, endpoint: str, /, *, revision: int = 0) -> Hash:
         return self._real(endpoint).hash(endpoint, revision=revision)
 
+    def keys(self, endpoint: str, prefix: str, /) -> list[str]:
+        return self._real(endpoint).keys(endpoint, prefix)
+
     def snapshot(self, endpoint: str, /) -> Generator[bytes, None, None]:
         return self._real(endpoint).snapshot(endpoint)
 

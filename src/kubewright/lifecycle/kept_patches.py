@@ -1,14 +1,18 @@
 """The patches of the last run, kept on the machine: an upgrade without `--patches` uses them, so that earlier changes are not lost.
 
-They are kept once a whole run has succeeded, so that patches with which no component runs are not reused.
+They are kept once a whole run has succeeded, so that patches with which no component runs are not reused. A list next to
+them has their source and their hashes: a patch that was changed since, or a copy that was interrupted, is noticed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final
 
+from kubewright.base.change import Change
 from kubewright.base.masking import mask
 from kubewright.host.desired import Directory, File, Show
 from kubewright.host.readers import FileReader
@@ -59,9 +63,13 @@ def keep(host: Host, named: str) -> None:
     kept = host.layout.patches
     if _forgets(host, named):
         host.remove(kept)
+        host.remove(host.layout.patches_list)
         return
     place = PurePosixPath(named)
-    if not named or place == kept:
+    if not named:
+        return
+    if place == kept:
+        list_files(host, source=named)
         return
     files = {path.relative_to(place): host.read(path) or b"" for path in _files(host, place)}
     for path in [path for path in _files(host, kept) if path.relative_to(kept) not in files]:
@@ -69,6 +77,36 @@ def keep(host: Host, named: str) -> None:
     host.ensure(Directory(path=kept, mode=_PRIVATE, enforce=True))
     for name, content in files.items():
         host.ensure(File(path=kept / name, content=content, show=Show.SIZE, directory_mode=_PRIVATE))
+    list_files(host, source=named)
+
+
+def list_files(host: Host, *, source: str) -> Change:
+    """Write the list of the kept patches, after the patches themselves. `source` is the directory that they come from."""
+    document = {"source": source, "sha256": _digests(host)}
+    return host.ensure(File(path=host.layout.patches_list, content=(json.dumps(document, indent=1) + "\n").encode(), show=Show.SIZE))
+
+
+def changed(host: Host) -> list[str]:
+    """Return the names of kept patches that are not as they were kept; none for those of earlier versions, which have no list."""
+    content = host.read(host.layout.patches_list)
+    if content is None:
+        return []
+    listed, found = _listed(content), _digests(host)
+    return sorted(name for name in listed.keys() | found.keys() if listed.get(name) != found.get(name))
+
+
+def _listed(content: bytes) -> Mapping[str, object]:
+    """Return the hashes in a list; none for one that cannot be read, so that every patch counts as changed."""
+    try:
+        found = json.loads(content)["sha256"]
+    except (ValueError, LookupError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _digests(host: Host) -> dict[str, str]:
+    kept = host.layout.patches
+    return {str(path.relative_to(kept)): hashlib.sha256(host.read(path) or b"").hexdigest() for path in _files(host, kept)}
 
 
 def _forgets(host: FileReader, named: str) -> bool:

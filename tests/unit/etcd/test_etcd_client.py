@@ -77,6 +77,19 @@ def test_members_are_read_from_the_response():
     assert endpoints.asked == [("one", "/v3/cluster/member/list", {"linearizable": True})]
 
 
+def test_keys_below_a_prefix_are_those_of_one_member_without_their_values():
+    rows = [{"key": "L2EvYg==", "version": "1"}, {"key": "L2EvYw==", "version": "1"}]
+    endpoints = Endpoints(one=(200, {"kvs": rows}), two=(200, {"header": {}}), three=(200, {"kvs": [{"key": "/"}]}), four=(200, [1]))
+    client = endpoints.client()
+    assert client.keys("https://one:2379", "/a/") == ["/a/b", "/a/c"]
+    wanted = {"key": "L2Ev", "range_end": "L2Ew", "keys_only": True, "serializable": True}  # from /a/ to /a0
+    assert endpoints.asked == [("one", "/v3/kv/range", wanted)]
+    assert client.keys("https://two:2379", "/a/") == []
+    for name in ("three", "four"):
+        with pytest.raises(Unreachable, match="did not answer as etcd does when asked to list the keys below /a/"):
+            client.keys(f"https://{name}:2379", "/a/")
+
+
 def test_a_dead_endpoint_is_skipped_and_tried_last_afterwards():
     endpoints = Endpoints(dead=None, one=listed(ONE))
     client = endpoints.client()

@@ -7,15 +7,19 @@ from collections.abc import Generator, Sequence
 from pathlib import Path, PurePosixPath
 
 import pytest
+from certs_kit import Machine1
 from hypothesis import given
 from hypothesis import strategies as st
 from test_etcd_health import THREE, FakeEtcd, status
+from test_etcd_this_member import pod
 
+from kubewright.apis.machine import Layout
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import DocumentError, Interrupted, Unreachable
 from kubewright.base.events import Progress, RecordingReporter, SilentReporter
 from kubewright.etcd.api import NoQuorum
 from kubewright.etcd.snapshots import Snapshot
+from kubewright.host.desired import File
 from kubewright.host.filesystem.files import Files
 from kubewright.host.programs.commands import Ended
 from kubewright.lifecycle.etcd import saving, verifying
@@ -88,6 +92,33 @@ def test_without_a_leader_the_local_flag_is_required() -> None:
     assert saving.choose(etcd, local="https://10.0.0.3:2379").member.name == "three"
     with pytest.raises(Unreachable, match="does not answer"):
         saving.choose(etcd, local="https://10.0.0.1:2379")
+
+
+class _Keys(_Snapping):
+    """Has the keys of two Nodes, or none that can be read."""
+
+    def __init__(self, *, readable: bool = True) -> None:
+        super().__init__(FakeClock())
+        self.readable = readable
+
+    def keys(self, endpoint: str, prefix: str, /) -> list[str]:
+        self.asked.append(f"{endpoint} {prefix}")
+        if not self.readable:
+            raise Unreachable("too many keys")
+        return [f"{prefix}one", f"{prefix}two"]
+
+
+@pytest.mark.parametrize(("given", "prefix"), [("", "/registry"), ("other/", "/other"), ("/deep/one", "/deep/one")])
+def test_the_description_lists_the_nodes_in_the_data(tmp_path: Path, given: str, prefix: str) -> None:
+    layout = Layout.below(PurePosixPath(tmp_path))
+    host = Machine1(layout=layout)
+    manifest = pod("kube-apiserver", "x:v1.36.3", {"etcd-prefix": given} if given else {}, volumes=[])
+    host.ensure(File(path=layout.manifest("kube-apiserver"), content=manifest))
+    for readable, nodes in ((True, ["one", "two"]), (False, None)):
+        etcd = _Keys(readable=readable)
+        source = saving.choose(etcd)
+        assert saving.describe(host, etcd, source, WHOLE, pki=layout.pki, clock=etcd.clock)["nodes"] == nodes
+        assert etcd.asked == [f"https://10.0.0.1:2379 {prefix}/minions/"]
 
 
 WHOLE = Snapshot(size=len(CONTENT), sha256="ab")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from datetime import UTC, datetime
@@ -613,6 +614,30 @@ def test_patches_are_remembered_until_others_are_given_or_they_are_forgotten(box
     assert (Path(box.layout.patches).exists(), "--v=" in box.text("kube-scheduler")) == (False, False)
 
 
+def test_kept_patches_that_were_changed_since_are_warned_about(box, tmp_path):
+    source = patches(tmp_path, "first", "--v=3")
+    box.upgrade(patches=source)
+    document = json.loads(Path(box.layout.patches_list).read_text())
+    kept = Path(box.layout.patches) / "kube-scheduler+json.json"
+    assert document == {"source": source, "sha256": {kept.name: hashlib.sha256(kept.read_bytes()).hexdigest()}}
+    box.upgrade()
+    assert [text for text in box.warnings() if "since they were kept" in text] == []
+    kept.write_text(kept.read_text().replace("--v=3", "--v=5"))
+    (kept.parent / "etcd.yaml").write_text("")
+    box.upgrade()
+    [told] = [text for text in box.warnings() if "since they were kept" in text]
+    assert f"these patches in {kept.parent} have changed since they were kept: etcd.yaml, {kept.name};" in told
+    box.upgrade(patches=str(kept.parent))
+    assert kept_patches.changed(box.machine(box.layout)) == []
+    for broken in ("{", "[]", '{"sha256": 5}'):
+        Path(box.layout.patches_list).write_text(broken)
+        assert kept_patches.changed(box.machine(box.layout)) == ["etcd.yaml", kept.name]
+    box.upgrade(patches=source)
+    assert (kept_patches.changed(box.machine(box.layout)), sorted(path.name for path in kept.parent.iterdir())) == ([], [kept.name])
+    box.upgrade(patches=str(tmp_path / "none"))
+    assert (Path(box.layout.patches_list).exists(), kept_patches.changed(box.machine(box.layout))) == (False, [])
+
+
 def test_patches_with_which_a_component_does_not_run_are_not_remembered(box, tmp_path):
     box.runtime.broken = {"kube-scheduler"}
     with pytest.raises(HostError, match="back in its earlier state"):
@@ -711,6 +736,34 @@ def test_a_kubelet_that_is_newer_than_an_api_server_is_refused(box, tmp_path):
         box.upgrade(options={"kubelet": box.kubelet("v1.36.9", path=tmp_path / "new-kubelet")})
     with pytest.raises(UsageError, match="--drain evicts the pods of this machine before"):
         box.upgrade(options={"drain": True})
+
+
+def test_a_node_waits_for_control_planes_that_are_upgraded_at_the_same_time(box, tmp_path, monkeypatch):
+    box.kubelet(OLD)
+    box.become_worker(server=OLD)
+    options, slept, sleep = {"kubelet": box.kubelet(NEW, path=tmp_path / "new-kubelet")}, [], box.clock.sleep
+
+    def meanwhile(seconds):
+        slept.append(seconds)
+        box.server = NEW if len(slept) == 20 else box.server
+        sleep(seconds)
+
+    monkeypatch.setattr(box.clock, "sleep", meanwhile)
+    box.upgrade(section="node", options=options)
+    assert f"Waiting until the API servers that are older than the kubelet {NEW} are upgraded: {OLD} of the cluster" in box.lines()
+    assert (len(slept) >= 20, box.kube.get(NODE, "node1")["status"]["nodeInfo"]["kubeletVersion"]) == (True, NEW)
+
+
+@pytest.mark.parametrize(("section", "waits"), [("apply", False), ("node", True)])
+def test_only_further_machines_wait_for_an_older_api_server(box, tmp_path, section, waits):
+    with_another_control_plane(box, status="True")
+    box.kubelet(OLD)
+    box.upgrade()
+    before = box.clock.monotonic()
+    with pytest.raises(HostError, match=f"the kubelet {NEW} is newer than the API server {OLD} of node2"):
+        box.upgrade(section=section, options={"kubelet": box.kubelet(NEW, path=tmp_path / "new-kubelet")})
+    assert (box.clock.monotonic() - before >= 300) is waits
+    assert Path(box.root / "bin/kubelet").read_text().split()[-1] == OLD
 
 
 def test_a_kubelet_is_refused_where_the_agent_runs(box, tmp_path):

@@ -45,7 +45,7 @@ def save(parsed: Parsed) -> int:
         description = path.with_name(path.name + saving.SUFFIX)
         with files.replacing(path, mode=_PRIVATE) as file:
             snapshot = saving.save(etcd, source, file.write, name=str(path), clock=clock, reporter=reporter)
-        described = saving.describe(host, source, snapshot, pki=found.pki, clock=clock)
+        described = saving.describe(host, etcd, source, snapshot, pki=found.pki, clock=clock)
         files.write(File(path=description, content=(json.dumps(described, indent=2) + "\n").encode(), mode=_PRIVATE))
     if encrypts := saving.encryption_configuration(host)[0]:
         inputs.warn(

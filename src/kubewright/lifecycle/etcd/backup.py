@@ -63,7 +63,7 @@ def collect(host: Host, member: ThisMember) -> Collected:
     """Read the files of a control plane that belong to a backup."""
     layout = member.layout
     places = [layout.kubernetes, layout.pki, layout.patches]
-    single = [layout.kubelet_config, layout.kubelet_flags, layout.kubelet_instance_config, layout.machine_record]
+    single = [layout.kubelet_config, layout.kubelet_flags, layout.kubelet_instance_config, layout.machine_record, layout.patches_list]
     left_out = tuple(layout.kubernetes / name for name in _LEFT_OUT)
     found = dict.fromkeys(chain(single, *(_below(host, place, left_out) for place in places)))
     own = layout.kubeconfig("kubelet")
@@ -156,7 +156,7 @@ def write(
     made = ArchiveWriter(out if sealed is None else sealed.write)
     made.begin(describe(host, member, clock=clock), collected.files)
     snapshot = saving.save(etcd, source, made.database, name=name, clock=clock, reporter=reporter)
-    made.finish(saving.describe(host, source, snapshot, pki=member.layout.pki, clock=clock))
+    made.finish(saving.describe(host, etcd, source, snapshot, pki=member.layout.pki, clock=clock))
     if sealed is not None:
         sealed.finish()
     return collected

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.clock import Clock, rfc3339
-from kubewright.base.errors import CertificateError, DocumentError, Unreachable
+from kubewright.base.errors import APIError, CertificateError, DocumentError, Unreachable
 from kubewright.base.events import Progress, Reporter
 from kubewright.base.records import dataclass
 from kubewright.etcd.api import Etcd, NoQuorum
@@ -29,6 +29,8 @@ SCHEMA: Final = 1
 SUFFIX: Final = ".json"
 QUIET: Final = 2.0
 """Seconds without progress reports at the beginning."""
+_PREFIX: Final = "/registry"
+"""The default of kube-apiserver's --etcd-prefix."""
 _AUTHORITIES: Final = ("ca", "etcd/ca", "front-proxy-ca")
 
 
@@ -78,10 +80,10 @@ def save(etcd: Etcd, source: Source, write: Callable[[bytes], object], *, name: 
         raise Unreachable(f"the snapshot of {source.member.name} is incomplete", detail=error.detail, remedy="save it again") from error
 
 
-def describe(host: Host, source: Source, snapshot: Snapshot, *, pki: PurePosixPath, clock: Clock) -> dict[str, object]:
+def describe(host: Host, etcd: Etcd, source: Source, snapshot: Snapshot, *, pki: PurePosixPath, clock: Clock) -> dict[str, object]:
     """Return the description of a snapshot.
 
-    `revision` is a lower bound: that of the member before the snapshot began.
+    `revision` is a lower bound: that of the member before the snapshot began. `nodes` are None if they cannot be read.
     """
     status, server = source.member.status, DetectedCluster(host).api_server
     return {
@@ -92,6 +94,7 @@ def describe(host: Host, source: Source, snapshot: Snapshot, *, pki: PurePosixPa
         "clusterID": f"{status.cluster_id:x}",
         "member": {"name": source.member.name, "id": f"{status.member_id:x}"},
         "members": [one.name for one in source.cluster.members if one.member],
+        "nodes": _nodes(host, etcd, status.endpoint),
         "revision": status.revision,
         "etcdVersion": status.version,
         "storageVersion": status.storage_version,
@@ -100,6 +103,20 @@ def describe(host: Host, source: Source, snapshot: Snapshot, *, pki: PurePosixPa
         "serviceAccountKeys": service_account_keys(host, pki),
         "encryptionConfiguration": encryption_configuration(host)[1],
     }
+
+
+def _nodes(host: Host, etcd: Etcd, endpoint: str) -> list[str] | None:
+    """Return the names of the Nodes that a member has, from their keys: no API server may be running.
+
+    The keys are those of kube-apiserver v1.36: pkg/registry/core/node/storage, pkg/kubeapiserver/default_storage_factory_builder.go.
+    """
+    server = DetectedCluster(host).api_server
+    prefix = (server.argument("etcd-prefix") if server else "") or _PREFIX
+    place = f"/{prefix.strip('/')}/minions/"
+    try:
+        return [key.removeprefix(place) for key in etcd.keys(endpoint, place)]
+    except APIError:  # a description without them is better than none
+        return None
 
 
 def authorities(files: FileReader, pki: PurePosixPath) -> dict[str, str]:

@@ -13,6 +13,7 @@ from kubewright.apis.kubeadm.versions import resolve
 from kubewright.apis.machine import Addresses
 from kubewright.base import yaml
 from kubewright.base.errors import HostError, KubewrightError, UsageError
+from kubewright.base.events import Warned
 from kubewright.base.records import replace
 from kubewright.base.versions import Version
 from kubewright.host.seam import Host
@@ -158,6 +159,9 @@ def _opening(ctx: UpgradeContext) -> None:
     kept = ctx.host.layout.patches
     if ctx.task.init.patches_directory == str(kept) and ctx.host.state(kept) is not None:
         ctx.say("patches", "Using the patches of the last run; `--patches DIR` uses others, and `--patches none` deletes them")
+        if changed := kept_patches.changed(ctx.host):
+            text = f"these patches in {kept} have changed since they were kept: {', '.join(changed)}"
+            ctx.reporter.emit(Warned(text=f"{text}; use --patches DIR if that was not intended"))
     given = ctx.task.settings.patches
     if difference := kept_patches.difference(ctx.host, given.directory if given else ""):
         ctx.say("patches", f"These patches differ from those of the last run, which they replace:\n{difference.rstrip()}")

@@ -87,6 +87,7 @@ def keep(ctx: UpgradeContext, edits: Sequence[HandEdit]) -> Iterator[Step]:
         earlier = (ctx.host.read(path) or b"").decode()
         content = f"{earlier}---\n{patch}" if earlier else patch
         yield ctx.host.ensure(File(path=path, content=content.encode(), show=Show.SIZE, directory_mode=_PRIVATE))
+    yield kept_patches.list_files(ctx.host, source="--keep-changes")
 
 
 def _edits(ctx: UpgradeContext) -> Iterator[HandEdit]:
