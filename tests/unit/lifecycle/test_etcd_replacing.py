@@ -18,7 +18,8 @@ from test_etcd_this_member import pod
 
 from kubewright.base import records
 from kubewright.base.clock import SystemClock, rfc3339_micro
-from kubewright.base.errors import CheckFailed, HostError, KubewrightError, WaitTimeout
+from kubewright.base.durations import Duration
+from kubewright.base.errors import CheckFailed, HostError, KubewrightError, UsageError, WaitTimeout
 from kubewright.base.events import Line, RecordingReporter, Waited, Warned
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.wait import Condition, InstantWaiter
@@ -51,14 +52,15 @@ OTHERS = [member(2), member(3)]
 
 
 class Looking(InstantWaiter):
-    """Looks a few times, without pauses. `meanwhile` is called after each look in vain."""
+    """Looks a few times, without pauses. `meanwhile` is called after each look in vain; `waits` are the limits."""
 
-    def __init__(self, meanwhile: Callable[[], None]) -> None:
+    def __init__(self, meanwhile: Callable[[], None], waits: dict[str, float]) -> None:
         super().__init__()
         self._meanwhile = meanwhile
+        self._waits = waits
 
     def until(self, condition: Condition, /, *, within: float, saying: str, **more: Any) -> Waited:
-        said = None
+        said, self._waits[saying] = None, within
         for _ in range(3):
             said = condition()
             if said is None:
@@ -84,9 +86,10 @@ class Instant(TargetMachine):
     """A machine on which nothing takes time. `meanwhile` happens while it waits."""
 
     meanwhile: Callable[[], None] = lambda: None
+    waits: dict[str, float] = records.field(default_factory=dict)
 
     def waiter(self, reporter: Any) -> Looking:
-        return Looking(self.meanwhile)
+        return Looking(self.meanwhile, self.waits)
 
     def diagnosis(self, names: Any, *, host: Any, bootstrap: Any = None) -> Any:
         return Watch()
@@ -100,11 +103,12 @@ class Cluster(FakeEtcd):
         self.box = box
         self.raised: list[Alarm] = []
         self.differs = False
+        self.starting = False
 
     def status(self, endpoint: str, /) -> Status:
         if "127.0.233.9" in endpoint:
             own = next((one for one in self.members() if one.peer_urls == member(1).peer_urls), None)
-            runs = own is not None and Path(self.box.layout.manifest("etcd")).exists()
+            runs = own is not None and not self.starting and Path(self.box.layout.manifest("etcd")).exists()
             return (
                 status(1, endpoint=endpoint, member_id=own.id if own else 0, learner=own.learner)
                 if runs and own
@@ -202,6 +206,7 @@ class Box:
         self.reporter, self.services = RecordingReporter(), Kubelet()
         self.done, self.dies = 0, 0
         self.meanwhile: Callable[[], None] = lambda: None
+        self.waits: dict[str, float] = {}
 
     def reach(self, server: str) -> Servers:
         return Servers(server, self.unready, self.kube)
@@ -213,7 +218,7 @@ class Box:
             raise Killed
         return made
 
-    def run(self, *, mode: Mode = Mode.APPLY, dies: int = 0, again: bool = False) -> Any:
+    def run(self, *, mode: Mode = Mode.APPLY, dies: int = 0, **wish: Any) -> Any:
         host: Any = Machine1(layout=self.layout, services=self.services, environment={})
         self.done, self.dies = 0, dies
 
@@ -223,8 +228,10 @@ class Box:
         for name in ("ensure", "remove", "move"):
             setattr(host, name, counted(getattr(host, name)))
         row = records.replace(replace.ROW, context=lambda request, task, bound: Context(bound=bound, request=request, task=task, box=self))
-        machine = Instant(at=lambda _: host, clock=SystemClock(), random=SystemRandom(), layout=self.layout, meanwhile=self.meanwhile)
-        return engine.run(row, ReplaceOptions(yes=True, again=again), machine, reporter=self.reporter, mode=mode)
+        machine = Instant(
+            at=lambda _: host, clock=SystemClock(), random=SystemRandom(), layout=self.layout, meanwhile=self.meanwhile, waits=self.waits
+        )
+        return engine.run(row, ReplaceOptions(**{"yes": True, **wish}), machine, reporter=self.reporter, mode=mode)
 
     def states(self) -> list[State]:
         return [one.state for one in checkpoint.every(Machine1(layout=self.layout))]
@@ -280,6 +287,32 @@ def test_a_replacement_that_is_killed_after_a_change_continues_to_the_same_resul
             continue
         break
     assert 10 < killed == box.done < 50
+
+
+@pytest.mark.parametrize(
+    ("wish", "within", "serves"), [({}, 60.0, False), ({}, 60.0, True), ({"after": Duration.parse("5s")}, 5.0, False)], ids=str
+)
+def test_a_member_that_does_not_serve_gets_some_time_before_the_question(
+    box: Box, wish: dict[str, Any], within: float, serves: bool
+) -> None:
+    asked: list[str] = []
+    box.etcd.starting = True
+    box.meanwhile = lambda: setattr(box.etcd, "starting", not serves)
+    with pytest.raises(UsageError, match="the answer was not y"):
+        box.run(yes=False, ask=lambda question: asked.append(question) or "n", **wish)
+    assert (box.waits["the member to serve"], [" It serves now. " in one for one in asked]) == (within, [serves])
+    box.require_unchanged()
+
+
+def test_a_member_that_serves_is_asked_about_and_with_yes_any_is_replaced_at_once(box: Box) -> None:
+    asked: list[str] = []
+    with pytest.raises(UsageError, match="the answer was not y"):
+        box.run(yes=False, ask=lambda question: asked.append(question) or "n")
+    box.etcd.starting = True
+    box.meanwhile = lambda: setattr(box.etcd, "starting", False)
+    box.run()
+    _require_replaced(box)
+    assert ("the member to serve" in box.waits, [" It serves now. " in one for one in asked]) == (False, [True])
 
 
 def test_a_replaced_member_that_serves_is_replaced_again_only_on_request(box: Box) -> None:

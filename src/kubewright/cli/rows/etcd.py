@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubewright.cli.rows.commands import summary
-from kubewright.cli.rows.model import ALL_FORMATS, BOOL, ETCDUTL, LIST, PATH, PLAN, YES, Argument, Command, Flag, Workflow
+from kubewright.cli.rows.model import ALL_FORMATS, BOOL, DURATION, ETCDUTL, LIST, PATH, PLAN, YES, Argument, Command, Flag, Workflow
 
 _WHERE = (
     Flag("endpoints", "client URLs of etcd; if not given, those in the manifests of this machine", kind=LIST, metavar="urls"),
@@ -24,6 +24,7 @@ _RESTORE_FLAGS = (
 )
 _RESTORE = {flag.name: flag for flag in _RESTORE_FLAGS}
 _REPLACE_FLAGS = (
+    Flag("after", "how long the member must not have served before you are asked", kind=DURATION, default="1m0s"),
     Flag("endpoints", "client URLs of other members; if not given, they are looked up", kind=LIST, metavar="urls"),
     Flag("again", "replace the member even if the last run has replaced it, and it serves", kind=BOOL, default=False),
     YES,
@@ -67,7 +68,8 @@ ROWS = (
         "Let this machine's member of etcd receive all data from the other members",
         flags=_REPLACE_FLAGS,
         description="The member is removed, and added again as a new one, first without a vote. Use this for a member that lost its data, whose data"
-        " is corrupt, or that was fenced by `etcd restore --fence`. The others must have a majority. etcd and the API server of this machine are"
+        " is corrupt, or that was fenced by `etcd restore --fence`. A member that does not serve may be starting, so the command waits (--after) before it asks;"
+        " with --yes it does neither. The others must have a majority. etcd and the API server of this machine are"
         " stopped meanwhile; the earlier data is renamed, not removed. Running the same command again continues an interrupted one, and changes nothing after"
         " a completed one, as long as the member serves.",
         examples=("etcd member replace", "etcd member replace --endpoints https://10.0.0.1:2379 --yes"),

@@ -8,11 +8,12 @@ cannot be undone: if a run is interrupted after it, the same command completes t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
 from kubewright.base.change import Change
-from kubewright.base.errors import CheckFailed
+from kubewright.base.errors import CheckFailed, WaitTimeout
 from kubewright.etcd import learners, voters
 from kubewright.etcd.api import Member, NoQuorum, by_peer_url, initial_cluster
 from kubewright.etcd.membership import EtcdMember, Joining
@@ -42,13 +43,21 @@ def check(ctx: ReplaceContext) -> Iterable[Change]:
     """
     leasing.awaited(ctx)
     planned(ctx)
-    serves = " It serves now." if ctx.status.healthy else ""
     if ctx.begun(REPLACE) is None and not ctx.replaced:
+        serves = " It serves now." if _serves(ctx) else ""
         ctx.confirm(
             f"The member {ctx.member.name} at {ctx.member.peer_url} leaves etcd, and comes back with the data of the other members.{serves}"
             f" Its present data stays in {ctx.member.layout.etcd_data}."
         )
     return ()
+
+
+def _serves(ctx: ReplaceContext) -> bool:
+    """Return whether the member serves; one that does not may be starting, so it gets some time unless it was stopped, or with `yes`."""
+    if not (ctx.status.healthy or ctx.request.yes or ctx.begun(FENCE)):
+        with suppress(WaitTimeout):
+            ctx.waiter.until(lambda: ctx.now().reason or None, within=ctx.request.after.seconds, saying="the member to serve", at_most=1.0)
+    return ctx.now().healthy
 
 
 def planned(ctx: ReplaceContext) -> Sequence[Change]:
@@ -199,7 +208,7 @@ PHASES: Final[Phases[ReplaceContext]] = Phases(
         "preflight",
         "Check that the other members have a majority, and ask for confirmation",
         run=lambda ctx: ctx.bound.preflight(ctx),
-        flags=_FLAGS,
+        flags=f"after {_FLAGS}",
     ),
     Phase("replace", "Remove the member, and add it again without data", run=carried_out, flags=_FLAGS),
 )

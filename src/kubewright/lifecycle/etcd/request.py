@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from kubewright.base.durations import MINUTE, Duration
 from kubewright.base.errors import UsageError
 from kubewright.base.records import dataclass, field
 from kubewright.etcd.snapshots import Snapshot
@@ -61,9 +62,10 @@ class ReplaceOptions(MemberOptions):
     """The options of `etcd member replace`.
 
     `endpoints` are the client URLs of other members; if there are none, they are looked for. `again`: also if the last
-    run has replaced the member already.
+    run has replaced the member already. `after`: how long a member must not have served before the user is asked.
     """
 
+    after: Duration = Duration(MINUTE)
     endpoints: tuple[str, ...] = ()
     again: bool = False
 
