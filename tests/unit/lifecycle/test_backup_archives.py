@@ -119,6 +119,7 @@ GOOD = ("files/etc/x", b"x")
         (made(("hello", b""), *END), "does not belong there"),
         (made(("etcd.db.00000", database(1)[:-1]), END[1]), "it was cut off"),
         (made(("etcd.db.00000", database(1)), ("etcd.json", b"[]")), "its description cannot be read"),
+        (made(("etcd.db.00000", database(1)), ("etcd.json", b'{"members": 5}')), "its description cannot be read"),
         (b"", "it is not a tar archive"),
         (b"\0" * 1024, "does not begin with backup.json"),
         (b"no tar at all" * 100, "it is not a tar archive"),

@@ -254,10 +254,11 @@ def _rewritten(box: Box, description: Mapping[str, Any], *more: archive.StoredFi
     ("description", "more", "why"),
     [
         ({"hostName": "other"}, (), "the backup is from the machine other"),
+        ({"directories": 5}, (), "was made on a machine with other directories"),
         ({"directories": {}}, (), "was made on a machine with other directories"),
         ({}, (archive.StoredFile(path=PurePosixPath("/etc/shadow"), content=b"x", mode=0o600),), "is not a backup that can be used"),
     ],
-    ids=["name", "directories", "path"],
+    ids=["name", "no directories", "directories", "path"],
 )
 def test_a_backup_of_another_machine_or_with_other_files_is_refused(box: Box, description: Any, more: Any, why: str) -> None:
     _rewritten(box, description, *more)

@@ -17,10 +17,10 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.errors import CheckFailed, HostError, Interrupted, UsageError, WaitTimeout
 from kubewright.base.events import Line, RecordingReporter, Waited, Warned
 from kubewright.base.randomness import SystemRandom
-from kubewright.base.wait import InstantWaiter
+from kubewright.base.wait import InstantWaiter, Wait
 from kubewright.host.desired import File
 from kubewright.kube.recording import RecordingKube
-from kubewright.kube.resources import NODE
+from kubewright.kube.resources import LEASE, NODE
 from kubewright.lifecycle import engine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.etcd import restore
@@ -31,6 +31,7 @@ from kubewright.lifecycle.steps.checkpoint import State
 
 ADDRESS = "127.0.233.7"
 """Where nobody listens."""
+LEASES = "the controllers and the kubelets to renew their leases"
 
 
 class FailingWaiter(InstantWaiter):
@@ -39,6 +40,12 @@ class FailingWaiter(InstantWaiter):
     def __init__(self, fails: dict[str, BaseException]) -> None:
         super().__init__()
         self._fails = fails
+
+    def wait(self, asked: Wait, /) -> Waited:
+        """Look once at the leases."""
+        if asked.saying == LEASES and (reason := asked.condition()) is not None:
+            raise WaitTimeout("no", detail=reason)
+        return super().wait(asked)
 
     def until(self, condition: Any, /, *, within: float, saying: str, **more: Any) -> Waited:
         if saying in self._fails:
@@ -282,7 +289,7 @@ class Restored(RecordingKube):
         self.nodes = list(nodes)
 
     def list(self, resource: Any, /, *arguments: Any, **more: Any) -> Any:
-        if resource is NODE:
+        if resource is NODE and self.nodes:
             return [{"metadata": {"name": name}} for name in self.nodes.pop(0)]
         return super().list(resource, *arguments, **more)
 
@@ -304,6 +311,68 @@ def test_nodes_that_a_restore_has_removed_or_brought_back_are_reported(box: Box)
     box.run(file=str(box.snapshot))
     said = [event.text for event in box.reporter.events if isinstance(event, Line) and "Nodes" in event.text]
     assert [text.partition(":")[0] for text in said] == ["The restored data lacks the Nodes new", "The Nodes old are back"]
+
+
+def test_nodes_that_a_snapshot_lacks_are_named_before_the_question(box: Box) -> None:
+    (box.root_of_files / "etcd.db.json").write_text(json.dumps({"sha256": CONTENT[-32:].hex(), "nodes": ["node1", "gone"]}))
+    asked: list[str] = []
+    box.api = Restored({"node1", "two", "three"})
+    with pytest.raises(UsageError, match="the answer was not y"):
+        box.run(file=str(box.snapshot), yes=False, ask=lambda question: asked.append(question) or "n")
+    assert ["since is lost. It lacks the Nodes three, two. The present data" in question for question in asked] == [True]
+
+
+def _lease(name: str, namespace: str, at: str) -> dict[str, Any]:
+    meta = {"name": name, "namespace": namespace}
+    return {"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": meta, "spec": {"renewTime": at}}
+
+
+def test_controllers_and_kubelets_that_do_not_work_with_the_restored_data_are_named(box: Box) -> None:
+    for name in ("kube-controller-manager", "kube-scheduler"):
+        flags = {"leader-elect": "true", "leader-elect-resource-name": f"own-{name}"}
+        Path(box.layout.manifest(name)).write_bytes(pod(name, "x:v1.36.3", flags, volumes=[]))
+    (box.root_of_files / "etcd.db.json").write_text(json.dumps({"sha256": CONTENT[-32:].hex(), "time": "2026-11-24T14:40:12Z"}))
+    before, after = "2026-11-24T14:40:10.000000Z", "2026-11-24T14:40:20.000000Z"
+    box.api = Restored({"node1", "two", "lost"}, {"node1", "two", "back"})
+    for name, namespace, at in (
+        ("own-kube-controller-manager", "kube-system", before),
+        ("own-kube-scheduler", "kube-system", after),
+        ("node1", "kube-node-lease", after),
+        ("back", "kube-node-lease", before),
+    ):
+        box.api.create(_lease(name, namespace, at))
+    box.run(file=str(box.snapshot))
+    told = [event.text for event in box.reporter.events if isinstance(event, Warned) and "restored data" in event.text]
+    assert [text.partition("not renewed since: ")[2] for text in told] == ["kube-controller-manager, Node two)"]
+    assert box.states() == [State.DONE]
+
+
+def test_a_plan_waits_for_no_leases_and_a_restored_cluster_in_which_all_work_is_not_warned_about(box: Box) -> None:
+    box.api = Restored()
+    for mode in (Mode.PLAN, Mode.APPLY):
+        box.run(file=str(box.snapshot), mode=mode)
+    assert [event.text for event in box.reporter.events if isinstance(event, Warned) and "restored data" in event.text] == []
+
+
+@pytest.mark.parametrize(
+    "described",
+    [
+        {"etcdVersion": "three"},
+        {"members": 5},
+        {"members": ["one", 5]},
+        {"nodes": ["\x1b]0;one"]},
+        {"time": "0001-01-01T00:00:00+14:00"},
+        {"time": 5},
+        {"revision": "7"},
+    ],
+    ids=str,
+)
+def test_a_description_that_nobody_has_saved_is_not_used(box: Box, described: dict[str, Any]) -> None:
+    (box.root_of_files / "etcd.db.json").write_text(json.dumps({"sha256": CONTENT[-32:].hex(), **described}))
+    box.run(file=str(box.snapshot))
+    told = [event.text for event in box.reporter.events if isinstance(event, Warned) and "etcd.db.json" in event.text]
+    assert ["is not a description of a snapshot" in text for text in told] == [True]
+    _require_restored(box, CONTENT)
 
 
 def test_other_members_have_to_be_stopped(box: Box) -> None:

@@ -20,6 +20,7 @@ from kubewright.base.records import dataclass
 from kubewright.etcd.snapshots import Checker, Snapshot
 from kubewright.host.filesystem import archives
 from kubewright.host.filesystem.archives import UNREADABLE, Forward
+from kubewright.lifecycle.etcd import descriptions
 
 FORMAT: Final = 1
 PART: Final = 4 << 20
@@ -224,7 +225,7 @@ def _described(content: bytes, name: str) -> dict[str, Any]:
         value = json.loads(content)
     except ValueError:
         value = None
-    if not isinstance(value, dict):
+    if not isinstance(value, dict) or not descriptions.is_valid(value):
         raise _refused(name, "its description cannot be read")
     if value.get("format", FORMAT) != FORMAT:
         raise _refused(name, f"its format is {value['format']}, and this version of kubewright reads {FORMAT}")

@@ -19,12 +19,11 @@ from kubewright.host.desired import Directory, File, Show, Streamed
 from kubewright.host.filesystem.files import Files
 from kubewright.host.overlay import OverlayHost
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.etcd import backup, etcdutl, fencing, this_member
+from kubewright.lifecycle.etcd import backup, descriptions, etcdutl, fencing, this_member
 from kubewright.lifecycle.etcd.archive import Archive
 from kubewright.lifecycle.etcd.context import BackupContext
 from kubewright.lifecycle.etcd.data import DataSwap
 from kubewright.lifecycle.etcd.request import BackupRestoreOptions, MemberTask
-from kubewright.lifecycle.etcd.restore_checks import seconds_since
 from kubewright.lifecycle.etcd.this_member import RESTORE_BACKUP
 from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.machine_record import MEMBER
@@ -65,7 +64,8 @@ def _pieces(request: BackupRestoreOptions) -> Callable[[], Iterable[bytes]]:
 
 def _layout(found: Archive, own: Layout, *, name: str) -> Layout:
     """Return the directories of the machine in the backup. Raises DocumentError if this machine's are different."""
-    directories: dict[str, Any] = found.description.get("directories") or {}
+    described = found.description.get("directories")
+    directories: dict[str, Any] = described if isinstance(described, dict) else {}
     pki, data, kubernetes = (PurePosixPath(str(directories.get(one, ""))) for one in ("pki", "etcdData", "kubernetes"))
     moved = [
         one for one in (pki, data) if ".." in one.parts or not any(one.is_relative_to(place) for place in (*_PLACES, kubernetes.parent))
@@ -197,7 +197,7 @@ def _data(ctx: BackupContext, swap: DataSwap) -> Iterator[Step]:
     ctx.say("Creating the data directory of etcd")
     if ctx.host.state(swap.staged) is None:
         yield ctx.host.ensure(Streamed(path=database, pieces=pieces, size=ctx.archive.snapshot.size))
-        revisions = etcdutl.bump(seconds_since(ctx.task.description, ctx.clock))
+        revisions = etcdutl.bump(descriptions.seconds_since(ctx.task.description, ctx.clock))
         yield from swap.generate(etcdutl.restored(ctx.etcdutl, swap, ctx.member, source=database, revisions=revisions))
     yield ctx.host.remove(database, own=[database])
     yield from swap.put()

@@ -7,7 +7,7 @@ and changes nothing after a run that was finished.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -15,7 +15,7 @@ from kubewright.base.errors import HostError
 from kubewright.etcd.api import Status
 from kubewright.host.desired import File, Generated, Service
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.etcd import etcdutl, leasing, restore_checks, restored_objects, this_member
+from kubewright.lifecycle.etcd import descriptions, etcdutl, leasing, restore_checks, restored_objects, this_member
 from kubewright.lifecycle.etcd.context import RestoreContext
 from kubewright.lifecycle.etcd.data import DataSwap
 from kubewright.lifecycle.etcd.request import restore_task
@@ -64,24 +64,30 @@ def _restore(ctx: RestoreContext) -> Iterator[Step]:
     yield from carry_out(ctx.host, kept, [step], reporter=ctx.reporter, topic="etcd")
     if ctx.host.state(swap.aside) is not None:
         ctx.say(f"etcd has one member now, {member.name}; its earlier data is in {swap.aside}: remove it when you no longer need it")
-    _look_at_objects(ctx, nodes)
     others = sorted(set(restore_checks.others(ctx)[0]))
+    yield from _look_at_objects(ctx, nodes, stopped=others)
     if others:
         ctx.say(f"On the other control planes ({', '.join(others)}) run `kubewright etcd member replace`, or reset them and join new ones")
 
 
-def _look_at_objects(ctx: RestoreContext, nodes: frozenset[str] | None) -> None:
+def _look_at_objects(ctx: RestoreContext, before: frozenset[str] | None, *, stopped: Collection[str]) -> Iterator[Step]:
     """Report what must be done about the restored objects, if this machine has an API server and the administrator's credentials.
 
-    `nodes` are those from before. Webhooks that could not be listed then are listed now.
+    `before` are the earlier Nodes. Webhooks that could not be listed then are listed now. The kubelets of control planes
+    that are `stopped` have no API server.
     """
     if not ctx.member.api_server or ctx.host.state(ctx.member.layout.kubeconfig("admin")) is None:
         return
     api = ctx.administrator(ctx.member.api_server)
     if ctx.cluster_api is None:
         restored_objects.warn_of_webhooks(api, reporter=ctx.reporter)
-    for text in restored_objects.differences(nodes, restored_objects.nodes(api), own=ctx.member.name):
+    after = restored_objects.nodes(api)
+    for text in restored_objects.differences(before, after, own=ctx.member.name):
         ctx.say(text)
+    known = (after or frozenset()) if before is None else before & (after or frozenset())
+    wanted = restored_objects.leases(ctx.host, known.difference(stopped))
+    since = descriptions.saved_at(ctx.task.description) or ctx.bound.started
+    yield from restored_objects.wait_for_leases(api, wanted, since=since, waiter=ctx.waiter, reporter=ctx.reporter)
 
 
 def _data(ctx: RestoreContext, kept: Checkpoint, swap: DataSwap) -> Iterator[Step]:
@@ -99,7 +105,7 @@ def _data(ctx: RestoreContext, kept: Checkpoint, swap: DataSwap) -> Iterator[Ste
 
 
 def _generated(ctx: RestoreContext, swap: DataSwap, source: PurePosixPath) -> Generated:
-    revisions = etcdutl.bump(restore_checks.seconds_since(ctx.task.description, ctx.clock))
+    revisions = etcdutl.bump(descriptions.seconds_since(ctx.task.description, ctx.clock))
     return etcdutl.restored(ctx.etcdutl, swap, ctx.member, source=source, revisions=revisions, copied=ctx.task.source is None)
 
 

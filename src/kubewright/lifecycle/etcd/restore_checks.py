@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kubewright.base.errors import APIError, CheckFailed
 from kubewright.base.events import Warned
@@ -16,7 +15,6 @@ from kubewright.lifecycle.steps import checkpoint
 
 if TYPE_CHECKING:
     from kubewright.base.change import Change
-    from kubewright.base.clock import Clock
     from kubewright.lifecycle.etcd.context import RestoreContext
 
 
@@ -67,17 +65,8 @@ def others(ctx: RestoreContext) -> tuple[Mapping[str, str], Sequence[str]]:
     own = by_peer_url(members, ctx.member.peer_url)
     if own is not None:
         found = {one.name or one.hex_id: one.peer_urls[0] for one in members if one is not own and one.peer_urls}
-    named = [] if own is not None else [str(name) for name in ctx.task.description.get("members", ())]
+    named = [] if own is not None else list(ctx.task.description.get("members") or ())
     return found, [name for name in named if name not in found and name != ctx.member.name]
-
-
-def seconds_since(description: Mapping[str, Any], clock: Clock) -> float:
-    """Return the age of a snapshot or backup in seconds; 0 if its description has no time."""
-    try:
-        time = datetime.fromisoformat(str(description["time"]))
-    except (KeyError, ValueError):
-        return 0.0
-    return max(0.0, (clock.now() - time.astimezone(UTC)).total_seconds())
 
 
 def _require_cluster(ctx: RestoreContext) -> None:
@@ -135,4 +124,13 @@ def _lost(ctx: RestoreContext) -> str:
     described = ctx.task.description
     since = f" of {described['time']}, revision {described.get('revision')}" if described.get("time") else ""
     now = f" It is at revision {ctx.status.revision} now." if ctx.status.revision else ""
-    return f"The cluster is restored to {ctx.task.source}{since}.{now} Everything that was written since is lost. {kept}"
+    return f"The cluster is restored to {ctx.task.source}{since}.{now} Everything that was written since is lost. {_lost_nodes(ctx)}{kept}"
+
+
+def _lost_nodes(ctx: RestoreContext) -> str:
+    """Return a sentence about the Nodes that a snapshot lacks, as far as these are known; '' if there are none."""
+    saved = ctx.task.description.get("nodes")
+    if saved is None or (present := restored_objects.nodes(ctx.cluster_api)) is None:
+        return ""
+    lost = sorted(present.difference(saved))
+    return f"It lacks the Nodes {', '.join(lost)}. " if lost else ""

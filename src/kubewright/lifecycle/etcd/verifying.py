@@ -15,6 +15,7 @@ from kubewright.base.errors import DocumentError
 from kubewright.base.records import dataclass
 from kubewright.etcd.snapshots import Checker, Snapshot
 from kubewright.host.programs.commands import Commands
+from kubewright.lifecycle.etcd import descriptions
 
 ETCDUTL: Final = "etcdutl"
 WITHIN: Final = 600.0
@@ -55,6 +56,7 @@ class Verified:
             "hash": found.hash if found else None,
             "storageVersion": found.storage_version if found else self.description.get("storageVersion"),
             "time": self.description.get("time"),
+            "nodes": self.description.get("nodes"),
             "clusterID": self.description.get("clusterID"),
             "etcdVersion": self.description.get("etcdVersion"),
             "kubernetesVersion": self.description.get("kubernetesVersion"),
@@ -88,7 +90,7 @@ def _description(content: bytes | None, *, name: str) -> tuple[Mapping[str, Any]
         found = json.loads(content)
     except ValueError:
         found = None
-    return (found, ()) if isinstance(found, dict) else ({}, (f"{name} is not a description of a snapshot",))
+    return (found, ()) if descriptions.is_valid(found) else ({}, (f"{name} is not a description of a snapshot",))
 
 
 def read_with(program: PurePosixPath | str, path: PurePosixPath, *, commands: Commands) -> Contents:

@@ -21,6 +21,7 @@ from kubewright.base.records import dataclass
 from kubewright.host.failures import expected
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Host
+from kubewright.manifests.pods import NAMESPACE
 
 ETCD: Final = "etcd"
 LEARNER: Final = "etcd-learner"
@@ -50,6 +51,13 @@ class StaticPod:
             if one.get("name") == volume and isinstance(path, str) and path.startswith("/"):
                 return PurePosixPath(path)
         return None
+
+    def leader_lease(self, component: str) -> tuple[str, str] | None:
+        """Return the name and namespace of the Lease with which it elects a leader as this component; None if it elects none."""
+        if self.argument("leader-elect") == "false":
+            return None
+        name, namespace = (self.argument(f"leader-elect-resource-{one}") for one in ("name", "namespace"))
+        return name or component, namespace or NAMESPACE
 
     @property
     def image_tag(self) -> str:

@@ -19,7 +19,7 @@ from kubewright.base.errors import APIError, NotFound
 from kubewright.kube import lease_rules
 from kubewright.kube.resources import LEASE
 from kubewright.lifecycle.steps.detected_cluster import read_static_pod
-from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE, NAMESPACE
+from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE
 
 if TYPE_CHECKING:
     from kubewright.kube.core import Object
@@ -65,10 +65,10 @@ def give_back(ctx: UpgradeContext, name: str, since: float) -> None:
 def _lease(ctx: UpgradeContext, name: str) -> Object | None:
     """Return the Lease with which a component elects its leader; None if it has none."""
     found = read_static_pod(ctx.host, ctx.host.layout.manifest(name))
-    if found is None or found.argument("leader-elect") == "false":
+    lease = None if found is None else found.leader_lease(name)
+    if lease is None:
         return None
-    lease, namespace = (found.argument(f"leader-elect-resource-{one}") for one in ("name", "namespace"))
     try:
-        return ctx.probe.get(LEASE, lease or name, namespace or NAMESPACE)
+        return ctx.probe.get(LEASE, *lease)
     except NotFound:
         return None
