@@ -38,11 +38,8 @@ def new_csi_node(node: Mapping[str, Any]) -> Object:
 def belongs(csi_node: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
     """Whether a CSINode belongs to this Node, and not to an earlier Node of the same name."""
     owners = csi_node["metadata"].get("ownerReferences") or ()
-    return any(all(owner.get(key) == value for key, value in _identity_of(node).items()) for owner in owners)
-
-
-def _identity_of(node: Mapping[str, Any]) -> Object:
-    return {"kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
+    wanted = {"kind": "Node", "name": node["metadata"]["name"], "uid": node["metadata"]["uid"]}
+    return any(all(owner.get(key) == value for key, value in wanted.items()) for owner in owners)
 
 
 def _annotated(csi_node: Mapping[str, Any]) -> Object | None:

@@ -73,7 +73,7 @@ class Fetching:
             f"no binary is available for {', '.join(map(str, lost))}",
             detail="\n".join(_account(reasons)),
             remedy="; or ".join(
-                _unique([*self._remedies(reasons), f"provide a directory that contains them ({self._sources.directory_setting})"])
+                dict.fromkeys([*self._remedies(reasons), f"provide a directory that contains them ({self._sources.directory_setting})"])
             ),
         )
 
@@ -207,7 +207,3 @@ def _account(reasons: Mapping[str, list[Refusal]]) -> list[str]:
             whom = "" if len(names) == len(reasons) else f" ({', '.join(names)})"
             lines.append(f"{source}{whom}: " + reason.replace("\n", "\n    "))
     return lines
-
-
-def _unique(texts: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(texts))

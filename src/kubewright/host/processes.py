@@ -184,10 +184,7 @@ class RealProcesses:
         return (int(entry.name) for entry in self._proc.iterdir() if entry.name.isdigit())
 
     def _text(self, name: str) -> str:
-        return self._bytes(name).decode("utf-8", errors="replace")
-
-    def _bytes(self, name: str) -> bytes:
-        return _content(self._proc / name)
+        return _content(self._proc / name).decode("utf-8", errors="replace")
 
 
 def environment(pid: int, *, proc: Path = _PROC, clock: Clock | None = None) -> bytes:

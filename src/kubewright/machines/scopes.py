@@ -102,7 +102,7 @@ def names(*, mount: Path = MOUNT, known: Path = RUN) -> set[str]:
     return {name.removesuffix(_SUFFIX) for name in running | {path.name for path in known.glob(f"*_*{_SUFFIX}")}}
 
 
-def end_slice(*, mount: Path = MOUNT) -> None:
+def end_slice() -> None:
     """End the slice of the machines, which systemd keeps otherwise. There must be no machines: systemd would stop them."""
-    if (mount / SLICE).exists():
+    if (MOUNT / SLICE).exists():
         quietly(["systemctl", "stop", SLICE])

@@ -83,7 +83,7 @@ def pytest_configure_node(node: object) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Remove the cluster at the end of the run. The controlling process does it, after all workers have ended."""
     run = session.config.stash.get(_RUN, None)
-    if run is None or _is_worker(session.config) or session.config.getoption("kubewright_keep"):
+    if run is None or hasattr(session.config, "workerinput") or session.config.getoption("kubewright_keep"):
         return
     from kubewright.testing import clusters
 
@@ -150,10 +150,6 @@ def kubewright_load(kubewright_cluster: LocalCluster) -> Callable[[str | os.Path
 
 def _needs_machines(item: pytest.Item) -> bool:
     return any(mark.kwargs.get("machines") for mark in item.iter_markers(_MARK))
-
-
-def _is_worker(config: pytest.Config) -> bool:
-    return hasattr(config, "workerinput")
 
 
 def _run(config: pytest.Config) -> Run:

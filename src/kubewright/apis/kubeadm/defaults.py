@@ -6,7 +6,7 @@ the machine as `DefaultingMachine`. Values that cannot be defaulted are recorded
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import Final
 
@@ -22,7 +22,6 @@ from kubewright.apis.kubeadm.types import (
     BootstrapToken,
     ClusterConfiguration,
     Etcd,
-    ExternalEtcd,
     InitConfiguration,
     LocalAPIEndpoint,
     LocalEtcd,
@@ -170,18 +169,15 @@ def cluster_defaults(cluster: ClusterConfiguration, init: InitConfiguration, at:
         etcd=_etcd(cluster.etcd),
         control_plane_endpoint=_endpoint(cluster.control_plane_endpoint, init.local_api_endpoint.bind_port),
     )
-    cluster = with_attribute(cluster, "api_server.cert_sans", _lowered(cluster.api_server.cert_sans))
+    cluster = with_attribute(cluster, "api_server.cert_sans", tuple(name.lower() for name in cluster.api_server.cert_sans))
     return _version(cluster, at / "kubernetesVersion")
 
 
 def _etcd(etcd: Etcd) -> Etcd:
-    if etcd.external is not None:
-        return replace(etcd, external=_external(etcd.external))
+    external = etcd.external
+    if external is not None:
+        return replace(etcd, external=replace(external, http_endpoints=external.http_endpoints or external.endpoints))
     return etcd if etcd.local is not None else Etcd(local=LocalEtcd())
-
-
-def _external(external: ExternalEtcd) -> ExternalEtcd:
-    return replace(external, http_endpoints=external.http_endpoints or external.endpoints)
 
 
 def _endpoint(given: str, bind_port: int) -> str:
@@ -191,10 +187,6 @@ def _endpoint(given: str, bind_port: int) -> str:
     except ValueError:
         return given
     return given if port else host_port(host, bind_port)
-
-
-def _lowered(names: Sequence[str]) -> Sequence[str]:
-    return tuple(name.lower() for name in names)
 
 
 def _version(cluster: ClusterConfiguration, at: Place) -> ClusterConfiguration:

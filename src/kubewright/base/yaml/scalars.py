@@ -85,7 +85,8 @@ def _is_timestamp(text: str) -> bool:
     if found is None:
         return False
     year, month, day = int(found[1]), int(found[2]), int(found[3])
-    if not 1 <= month <= 12 or not 1 <= day <= _days(year, month):
+    # Go's year 0 is a leap year; Python has no year 0
+    if not 1 <= month <= 12 or not 1 <= day <= calendar.monthrange(year or 4, month)[1]:
         return False
     if found["sep"] is None:
         return True
@@ -94,10 +95,6 @@ def _is_timestamp(text: str) -> bool:
     if found["sep"] in {"T", "t"}:
         return found["zone"] is not None and (found["zone"] == "Z" or (int(found[9]) <= 24 and int(found[10]) <= 60))
     return found["zone"] is None
-
-
-def _days(year: int, month: int) -> int:
-    return calendar.monthrange(year or 4, month)[1]  # Go's year 0 is a leap year; Python has no year 0
 
 
 def json_number(value: float) -> int | float:

@@ -36,7 +36,7 @@ def own(program: str) -> None:
 
 def _details() -> dict[str, str]:
     major, minor, _ = KUBERNETES.removeprefix("v").split(".")
-    machine = _machine()
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
     return {
         "major": major,
         "minor": minor,
@@ -48,10 +48,6 @@ def _details() -> dict[str, str]:
         "compiler": f"cpython {sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}",
         "platform": f"{sys.platform}/{machine}",
     }
-
-
-def _machine() -> str:
-    return {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
 
 
 def generate(parsed: Parsed) -> int:

@@ -68,7 +68,7 @@ class FlagDocument:
                 continue
             flag = self.fields.get(name)
             unknown = (FieldErrorType.UNKNOWN, did_you_mean(name, self.fields).removeprefix("; "))
-            problem = _problem(flag, value) if flag is not None else unknown
+            problem = next(_problems(flag, value), None) if flag is not None else unknown
             if problem is not None:
                 errors.append(
                     FieldError(path=FieldPath(name), type=problem[0], reason=problem[1], value=value, source=document.where(name))
@@ -84,10 +84,6 @@ def field_of(flag: Flag) -> str:
     """Return the name of a flag as a field."""
     first, *rest = flag.name.split("-")
     return first + "".join(word.capitalize() for word in rest)
-
-
-def _problem(flag: Flag, value: object) -> tuple[FieldErrorType, str] | None:
-    return next(_problems(flag, value), None)
 
 
 def _problems(flag: Flag, value: object) -> Iterator[tuple[FieldErrorType, str]]:

@@ -26,11 +26,9 @@ _WIDEST: Final = 100
 """Characters of a reason that fit next to the rest of a row."""
 
 
-def up_text(found: Mapping[str, Any], *, paint: Paint, seconds: float, changed: bool) -> str:
-    """Return the output of `up`: the parts of the cluster, the time it took, and how to use it."""
-    said = "is up" if changed else "was up already; nothing changed"
-    used = shell_word(found["kubeconfig"], what="the path of the kubeconfig")
-    parts = [
+def _parts(found: Mapping[str, Any], paint: Paint) -> list[str]:
+    """Return the tables that `up` and `local status` show alike, '' for those without rows."""
+    return [
         _head(found),
         _problem(found),
         _components(found, paint),
@@ -38,6 +36,15 @@ def up_text(found: Mapping[str, Any], *, paint: Paint, seconds: float, changed: 
         _ports(found, paint),
         _mounts(found, paint),
         _nodes(found["nodes"], paint),
+    ]
+
+
+def up_text(found: Mapping[str, Any], *, paint: Paint, seconds: float, changed: bool) -> str:
+    """Return the output of `up`: the parts of the cluster, the time it took, and how to use it."""
+    said = "is up" if changed else "was up already; nothing changed"
+    used = shell_word(found["kubeconfig"], what="the path of the kubeconfig")
+    parts = [
+        *_parts(found, paint),
         _times(found["timings"]) if changed else "",
         _played(found, paint),
         f"cluster {found['name']} {said} ({format_seconds(seconds)})\nexport KUBECONFIG={used}\n",
@@ -48,13 +55,7 @@ def up_text(found: Mapping[str, Any], *, paint: Paint, seconds: float, changed: 
 def status_text(found: Mapping[str, Any], *, paint: Paint) -> str:
     """Return the status: machines and components, nodes, times, changed flags and simulated parts."""
     parts = [
-        _head(found),
-        _problem(found),
-        _components(found, paint),
-        _machines(found, paint),
-        _ports(found, paint),
-        _mounts(found, paint),
-        _nodes(found["nodes"], paint),
+        *_parts(found, paint),
         _times(found["timings"]),
         _list("flags that differ from kubeadm's", [_flag(row) for row in found["changedFlags"]], paint),
         _list("simulated", found["simulated"], paint),

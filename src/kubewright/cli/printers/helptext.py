@@ -15,7 +15,7 @@ WIDTH = 100
 
 def render(command: Command, *, program: str, table: Table = TABLE) -> str:
     """Return the help text of a command."""
-    parts = [_paragraph(as_called(command.description) or f"{command.summary}.")]
+    parts = [textwrap.fill(as_called(command.description) or f"{command.summary}.", WIDTH)]
     parts += ["Usage:\n" + "".join(f"  {line}\n" for line in usage(command, program=program, table=table)).rstrip()]
     below = table.children(command)
     if below:
@@ -60,10 +60,6 @@ def _phases(command: Command, table: Table) -> list[str]:
 
 def _example(line: str, program: str) -> str:
     return as_called(line) if "kubewright" in line else f"{program} {line}"
-
-
-def _paragraph(text: str) -> str:
-    return textwrap.fill(text, WIDTH)
 
 
 def _flag_row(flag: Flag) -> tuple[str, str]:

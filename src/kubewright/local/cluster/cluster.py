@@ -11,7 +11,6 @@ from typing import Any, Self
 
 from kubewright import binaries
 from kubewright.base.events import Reporter, SilentReporter
-from kubewright.binaries import BinarySources
 from kubewright.host.filesystem.files import Files
 from kubewright.kube.client import KubeClient
 from kubewright.kube.credentials import Access
@@ -99,7 +98,8 @@ class LocalCluster:
             owner=self._owner,
             machines=self._machines,
         )
-        up(self._paths, wish, sources=self._sources(), reporter=self._reporter)
+        sources = binaries.sources_from(self._environment, directory=self._binaries_dir or None)
+        up(self._paths, wish, sources=sources, reporter=self._reporter)
         return self
 
     def down(self, *, keep_data: bool = False) -> None:
@@ -131,6 +131,3 @@ class LocalCluster:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.down()
-
-    def _sources(self) -> BinarySources:
-        return binaries.sources_from(self._environment, directory=self._binaries_dir or None)

@@ -105,7 +105,7 @@ class ManifestDirectory:
         if len(content) > MAX_BYTES:
             return Manifest(file=path.name, pod_name=before, problem=f"{path.name} is larger than {MAX_BYTES} bytes")
         try:
-            pod = read_pod(_decode(content, path.name), source=path.name, node=self.node)
+            pod = read_pod(yaml.load(content, source=path.name), source=path.name, node=self.node)
         except KubewrightError as error:
             return Manifest(file=path.name, pod_name=before, problem=one_line(error))
         return Manifest(file=path.name, pod_name=pod.name, pod=pod)
@@ -135,10 +135,6 @@ def _without_duplicates(found: list[Manifest]) -> list[Manifest]:
         else:
             result.append(manifest)
     return result
-
-
-def _decode(content: bytes, name: str) -> object:
-    return yaml.load(content, source=name)
 
 
 class DirectoryWatch:

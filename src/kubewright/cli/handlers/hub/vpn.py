@@ -64,7 +64,7 @@ def require_room(found: VPN | None, records: Iterable[JoinRecord]) -> None:
     outside = [
         record.node
         for record in records
-        if record.active and not all(any(pool.may_give(_address(text)) for pool in pools) for text in record.leases)
+        if record.active and not all(any(pool.may_give(ipaddress.ip_address(text)) for pool in pools) for text in record.leases)
     ]
     if outside:
         raise UsageError(
@@ -116,7 +116,3 @@ def _network(text: str) -> str:
     except ValueError as error:
         raise UsageError(f"--vpn-cidr: {error}", remedy="write a network like 10.64.0.0/16") from error
     return str(found)
-
-
-def _address(text: str) -> formats.IPAddress:
-    return ipaddress.ip_address(text)

@@ -73,7 +73,7 @@ def upgrade(ctx: UpgradeContext) -> Iterator[Step]:
     else:
         boot_recovery.remove_unneeded(ctx.host)  # a run that was killed at its end has left the unit
         _say_equal(ctx, [one.name for one in found])
-    _follow(ctx)
+    machine_record.follow(ctx.host, version=ctx.cluster.kubernetes_version)
     ctx.say("upgrade/control-plane", "The control plane of this machine has been upgraded")
 
 
@@ -333,8 +333,3 @@ def _back_up(ctx: UpgradeContext, kept: checkpoint.Checkpoint, names: Sequence[s
         if swap.before != checkpoint.ABSENT:
             content = checkpoint.content(ctx.host, kept, swap, side="old")
             ctx.host.ensure(File(path=directory / f"{name}.yaml", content=content, mode=static_pods.MANIFEST_MODE))
-
-
-def _follow(ctx: UpgradeContext) -> None:
-    """Write the new version to the machine's record."""
-    machine_record.follow(ctx.host, version=ctx.cluster.kubernetes_version)

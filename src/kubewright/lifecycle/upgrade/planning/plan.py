@@ -167,7 +167,7 @@ def _components(observed: ClusterVersions, new: str, needed: str, tool: Version,
         yield from _rows("kubelet", observed.kubelets, new)
     for name in CONTROL_PLANE:
         yield from _rows(name, observed.components.get(name, {}), new)
-    yield ComponentUpgradePlan(name="kube-proxy", current=_bare(observed.cluster), new=new)
+    yield ComponentUpgradePlan(name="kube-proxy", current=str(observed.cluster).removeprefix("v"), new=new)
     release = release_for(Version.parse(new))
     yield ComponentUpgradePlan(name=_DNS, current=observed.dns, new=release.coredns_tag)
     yield ComponentUpgradePlan(name=TOOL, current=str(tool), new=needed)
@@ -185,7 +185,3 @@ def _version(text: str) -> Version:
         return Version.parse(text)
     except ValueError as error:
         raise UsageError(str(error), remedy="use a version like v1.36.3") from error
-
-
-def _bare(version: Version) -> str:
-    return str(version).removeprefix("v")
