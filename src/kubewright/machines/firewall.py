@@ -1,7 +1,7 @@
-"""Firewalls of the host that drop what it forwards: exceptions for one bridge alone.
+"""Firewalls of the host that drop forwarded packets: exceptions for a single bridge.
 
 Docker sets the policy of iptables' FORWARD chain to DROP, ufw and firewalld refuse forwarded packets, and a ruleset of
-nftables may do the same. A packet must be accepted by each of them, so each gets its own exceptions: for what comes
+nftables may do the same. A packet must be accepted by each of them, so each gets its own exceptions: for packets
 from the bridge, and for answers to it. They do not let others open connections to machines. Reloading a firewall
 removes them, so they are ensured periodically.
 """
@@ -93,7 +93,7 @@ def ensure(bridge: str, host: FirewallPrograms | None = None) -> list[str]:
 
 
 def remove(bridge: str, host: FirewallPrograms | None = None) -> None:
-    """Remove the exceptions of a bridge; those of a firewall that has ended meanwhile are gone already."""
+    """Remove the exceptions of a bridge; those of a firewall that has stopped in the meantime are gone already."""
     host = host or HostFirewallPrograms()
     ruleset = read(host)
     for firewall in FIREWALLS:

@@ -86,7 +86,7 @@ class Group:
     def start(self, only: Collection[str] | None = None) -> list[str]:
         """Start or resume all machines that do not run, or only these; returns their names. `ready` waits for them.
 
-        Those without a disk get one. What already exists stays as it is.
+        Machines without a disk get one; existing parts stay as they are.
         """
         self.machines = {name: self.machines.get(name) or self.handle(name) for name in self._members}
         wanted = self._members if only is None else only

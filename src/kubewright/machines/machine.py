@@ -212,7 +212,7 @@ class Machine:
         clear_host(self._group, self.places)
 
     def shut_down(self, *, within: float = 90) -> None:
-        """Let systemd stop all services and power off; kill what is left after that."""
+        """Make systemd stop all services and power off; then kill the remaining processes."""
         if self.leader:
             self.resume()
             os.kill(self.leader, _POWER_OFF)

@@ -94,7 +94,7 @@ class MachinePlaces:
 
 @contextmanager
 def usual_modes() -> Iterator[None]:
-    """Let everyone read the files that are made in the block, whatever the umask of the user is: not all in a machine is root.
+    """Make files that are created in the block readable by everyone, regardless of the umask: not every process in a machine is root's.
 
     Applies to the whole process. Private files and directories have modes of their own.
     """

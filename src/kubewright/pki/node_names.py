@@ -136,7 +136,7 @@ RULES: Final[Mapping[str, Rule]] = {
 
 
 def broken(rule: str, name: str, node: str, policy: NamePolicy) -> str:
-    """Say what is wrong with one name or address of a node by one rule of `RULES`; '' if nothing is."""
+    """Return what is wrong with one name or address of a node by one rule of `RULES`; '' if nothing is."""
     return RULES[rule](_Asked(text=name, node=node, address=formats.address(name)), policy)
 
 

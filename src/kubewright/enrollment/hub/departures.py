@@ -55,7 +55,7 @@ class Departures:
         self._refused.clear()
 
     async def follow(self, node: Object) -> bool:
-        """Let a node leave that has proven its request; return whether it has left.
+        """Release a node that has proven its request to leave; return whether it has left.
 
         Nodes that did not join through this hub stay.
         """
@@ -92,7 +92,7 @@ class Departures:
         self._refused[name] = _leave_request(node)
 
     async def _unless_another(self, call: Awaitable[Object]) -> None:
-        """Make a call about an object; ignore it if the name belongs to another object by now."""
+        """Make a call about an object; its refusal is ignored if the name now belongs to another object."""
         try:
             await self._ctx.ignoring_gone(call)
         except Conflict:

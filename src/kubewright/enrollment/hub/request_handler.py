@@ -89,7 +89,7 @@ class RequestHandler:
         return len(self._requests.objects) > self._crowd
 
     async def answer(self, name: str) -> Again | None:
-        """Process a request; return when to look at it again."""
+        """Process a request; return when to check it again."""
         request = self._requests.get(name)
         if request is None:
             self._times_taken.pop(name, None)

@@ -32,7 +32,7 @@ _REQUIRED: Final = frozenset({"apiVersion", "kind"})
 OF_THE_MACHINE: Final = frozenset(
     {"tlsCertFile", "tlsPrivateKeyFile", "authentication.x509.clientCAFile", "containerRuntimeEndpoint", "imageServiceEndpoint"}
 )
-"""Fields that the node writes itself, whatever the hub says."""
+"""Fields that the node always writes itself, regardless of the hub."""
 
 
 class RefusedFields(TrustError):

@@ -80,7 +80,7 @@ class UpgradeStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class StatusContext(UpgradeContext):
-    """One look at a cluster."""
+    """One observation of a cluster."""
 
     found: UpgradeStatus = field(default_factory=UpgradeStatus)
 

@@ -129,7 +129,7 @@ def groups_of(uid: int, gid: int) -> tuple[int, ...]:
 def acting_as(owner: Owner | None) -> Iterator[None]:
     """Access files as an owner inside the block: below a directory of another user, root could be made to write elsewhere.
 
-    Applies to the whole process, so that no other thread may need root meanwhile.
+    Applies to the whole process, so no other thread may need root in the meantime.
     """
     if owner is None:
         yield

@@ -64,7 +64,7 @@ def write_proxies(paths: ClusterPaths, network: Network, environment: Mapping[st
 
 
 def proxy_variables(environment: Mapping[str, str], network: Network) -> dict[str, str]:
-    """Return the variables for containerd, empty if there are no proxies: NO_PROXY is completed with what is inside the cluster."""
+    """Return the variables for containerd, empty if there are no proxies. NO_PROXY includes the addresses and names of the cluster."""
     given = {name: text for name in (*_NAMES, _EXCEPT) if (text := environment.get(name) or environment.get(name.lower(), ""))}
     variables: dict[str, str] = {name: parse_proxy(given[name], name=name).secret_url() for name in _NAMES if name in given}
     if not variables:

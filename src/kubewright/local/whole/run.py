@@ -32,7 +32,7 @@ class Moment:
 
     @property
     def time(self) -> datetime:
-        """Its time by the clock as it was then or, if the clock has been set back since, as it is now."""
+        """The time of this moment by the clock of then or, if the clock has been set back since, by the present clock."""
         return min(self.wall, self.clock.now() - timedelta(seconds=self.clock.monotonic() - self.monotonic))
 
 

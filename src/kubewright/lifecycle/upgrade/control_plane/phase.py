@@ -309,7 +309,7 @@ def _step(
 def _settle(ctx: UpgradeContext, pods: Sequence[_Pod]) -> Iterator[Step]:
     """Renew the remaining kubeconfigs, and wait until the components have been running for a while.
 
-    Raises ComponentFailed if one of them has ended meanwhile.
+    Raises ComponentFailed if one of them has ended in the meantime.
     """
     yield from certificates.renewed_administrators(ctx)
     yield from certificates.renewed_controllers(ctx)

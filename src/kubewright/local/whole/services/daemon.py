@@ -7,8 +7,9 @@
 OWNER is the user who may call it besides root. OUTLIVED is the identity of a process that the cluster must not outlive,
 '' if there is none: when it has ended in any way, `down` is started, which also stops the daemon.
 
-It runs as root. What it makes on the host ends with it (listening ports), with the bridge of the cluster (routes), or
-is an object of the cluster; a daemon that starts again takes over what is there.
+It runs as root. What it creates on the host disappears with it (listening ports) or with the bridge of the cluster
+(routes); everything else is an object of the cluster. A daemon that is started again takes over existing routes and
+objects.
 """
 
 from __future__ import annotations

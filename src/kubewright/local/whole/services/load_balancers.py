@@ -204,7 +204,7 @@ class LoadBalancers:
         present = {address: via for address, via in (await asyncio.to_thread(self._routes.routes)).items() if address in self._pool}
         wanted = routed(addresses, services, backends, present)
         for address in present.keys() - wanted.keys():
-            with suppress(HostError):  # the kernel has removed it meanwhile, with the bridge
+            with suppress(HostError):  # the kernel has already removed it, together with the bridge
                 await asyncio.to_thread(self._routes.end_route, address)
         for address, via in wanted.items():
             if present.get(address) != via:
