@@ -159,3 +159,11 @@ def test_members_that_are_silent_have_to_be_gone():
         fencing.require_stopped(silent, gone=False)
     assert (caught.value.detail, "--peers-are-gone" in caught.value.remedy) == ("two at https://10.0.0.2:2380: timed out", True)
     fencing.require_stopped(silent, gone=True)
+
+
+@pytest.mark.parametrize("command", [["etcd", "--name=one", "--initial-cluster=one=x"], None])
+def test_flags_in_the_arguments_of_a_container_are_replaced_there(command):
+    container = {"name": "etcd", "args": ["--initial-cluster=one=y", "--name=one"], **({"command": command} if command else {})}
+    manifest = yaml.dump({"kind": "Pod", "spec": {"containers": [container]}}).encode()
+    [made] = yaml.load(this_member.edited(manifest, {"initial-cluster": "two=z"}), source="pod")["spec"]["containers"]
+    assert (made["args"], made.get("command")) == (["--name=one", "--initial-cluster=two=z"], command and command[:2])

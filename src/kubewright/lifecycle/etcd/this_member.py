@@ -159,9 +159,17 @@ def _server_port(server: StaticPod, path: PurePosixPath) -> int:
 def edited(manifest: bytes, flags: Mapping[str, str]) -> bytes:
     """Return a static pod's manifest with other values of flags of its first container, and without other changes."""
     body: Any = yaml.load(manifest, source="manifest")
-    words: list[str] = body["spec"]["containers"][0]["command"]
-    kept = [word for word in words if not any(word.startswith(f"--{name}=") for name in flags)]
-    body["spec"]["containers"][0]["command"] = [*kept[:1], *sorted([*kept[1:], *(f"--{name}={value}" for name, value in flags.items())])]
+    container = body["spec"]["containers"][0]
+    given = [f"--{name}={value}" for name, value in flags.items()]
+    kept = {
+        key: [word for word in container.get(key) or () if not any(str(word).startswith(f"--{name}=") for name in flags)]
+        for key in ("command", "args")
+    }
+    if container.get("args"):  # these follow the words of the command, and the last value of a flag counts
+        container["args"] = [*kept["args"], *given]
+    if container.get("command"):
+        words = kept["command"][1:] if container.get("args") else sorted([*kept["command"][1:], *given])
+        container["command"] = [*kept["command"][:1], *words]
     return yaml.dump(body).encode()
 
 
