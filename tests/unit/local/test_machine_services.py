@@ -30,6 +30,7 @@ from kubewright.local.whole.services import volumes
 from kubewright.local.whole.services.cluster import ClusterServices
 from kubewright.local.whole.services.load_balancers import LoadBalancers
 from kubewright.local.whole.services.volumes import CLAIM, VOLUME, Provisioner
+from kubewright.machines.network import Network
 
 ONE, TWO = "172.30.4.61", "172.30.4.62"
 POOL = ("172.30.4.211", "172.30.4.212")
@@ -195,8 +196,15 @@ class States:
 
     def __init__(self) -> None:
         self.running = {"one": ("172.30.4.11",), "two": ("172.30.4.12",), "worker": ("172.30.4.61",)}
+        self.readers: list[Callable[[], None]] = []
 
-    def subscribe(self, _: Callable[[], None]) -> None: ...
+    def subscribe(self, reader: Callable[[], None]) -> None:
+        self.readers.append(reader)
+
+    def change(self, running: dict[str, tuple[str, ...]]) -> None:
+        self.running = running
+        for reader in self.readers:
+            reader()
 
     def machine(self, _: str) -> None: ...
 
@@ -239,6 +247,34 @@ async def test_another_control_plane_takes_the_place_of_one_that_does_not_answer
         first.fail("GET", "/readyz")
         await until(lambda: bool(second.made("watch", "services")))
         assert first.watchers == []
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_addresses_move_while_no_control_plane_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    paths, states, routes, api = ClusterPaths(tmp_path / "dev"), States(), Routes(), FakeAPI()
+    directory = members.directory(paths)
+    kubeconfig = directory / "one" / "upper" / "etc" / "kubernetes" / "admin.conf"
+    kubeconfig.parent.mkdir(parents=True)
+    kubeconfig.write_text(KUBECONFIG)
+    (directory / "range").write_text("172.30.4.0/24")
+    for name in ("routes", "route", "end_route"):
+        monkeypatch.setattr(Network, name, lambda _, *given, name=name: getattr(routes, name)(*given))
+    address = members.network_of(paths).spare()[0]
+    api.put(service("web"))
+    services = ClusterServices(paths, states, connect=api.connect, every=0.01)  # type: ignore[arg-type]
+    task = asyncio.create_task(services.run())
+    try:
+        await until(lambda: routes.via.get(address) == "172.30.4.11")
+        watches = len(api.made("watch", "services"))
+        for name, host in (("worker", "172.30.4.61"), ("other", "172.30.4.62")):
+            states.change({name: (host,)})
+            await until(lambda host=host: routes.via.get(address) == host)
+        assert len(api.made("watch", "services")) == watches
+        states.change({"one": ("172.30.4.11",)})  # a control plane again, with new connections
+        await until(lambda: len(api.made("watch", "services")) > watches and routes.via.get(address) == "172.30.4.11")
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

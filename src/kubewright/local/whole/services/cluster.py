@@ -1,4 +1,4 @@
-"""The daemon's work through the cluster's API, as long as one of its control planes runs."""
+"""The daemon's work through the API of a control plane that runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ class Controller(Protocol):
 class ClusterServices:
     """The controllers of a cluster of machines.
 
-    waiting for a control plane ──> working ── it stopped, or another one answers instead ──> waiting
+    waiting for a control plane ──> working ── one runs again after it stopped, or another one answers instead ──> waiting
+
+    While no control plane runs, they work with what they know, so that addresses still move between workers.
     """
 
     def __init__(
@@ -94,7 +96,10 @@ class ClusterServices:
                 await client.close()
 
     async def _lost(self, name: str, client: AsyncKubeAPI) -> None:
-        """Wait until a control plane has stopped, or does not answer, for example because it is paused, while there is another one."""
+        """Wait until a control plane has stopped, or does not answer, for example because it is paused, while there is another one.
+
+        Also wait for one that runs: until then, nothing could be learned from a new client.
+        """
         while name in self._states.running:
             self._changed.clear()
             try:
@@ -103,6 +108,8 @@ class ClusterServices:
             except TimeoutError:
                 if len(self._control_planes()) > 1 and not await _answers(client):
                     return
+        while not self._control_planes():
+            await asyncio.sleep(_LOOK_EVERY)
 
     def _look_again(self) -> None:
         self._changed.set()
