@@ -96,7 +96,8 @@ def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, p
     published, shared = free_port(), cluster.paths.root.parent.parent / "shared"
     shared.mkdir(parents=True)
     (shared / "greeting").write_text("from the host\n")
-    made = cluster.up("--machines", "--nodes", "1", "--publish", f"{published}:30080", "--mount", f"{shared}:/mnt/host:ro")
+    mounts = ("--mount", f"{shared}:/mnt/host:ro", "--mount", f"{shared}/greeting:/etc/greeting:ro")
+    made = cluster.up("--machines", "--nodes", "1", "--publish", f"{published}:30080", *mounts)
     control_plane, worker = (machine["name"] for machine in made["machines"])
     assert (made["kind"], made["state"], made["nodes"]["ready"]) == ("machines", "Ready", 2)
     assert {"create"} == {change["action"] for change in made["changes"] if change["target"].startswith("machine ")}
@@ -129,11 +130,16 @@ def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, p
 
     again = cluster.up()
     assert again["changes"] == []
-    assert cluster.inside("worker-1", "touch", "/mnt/host/x", check=False).returncode != 0
-    moved = cluster.up("--mount", f"{shared}:/mnt/moved")
-    assert {change["target"]: change["action"] for change in moved["changes"]} == {
-        f"mount {path} of {name}": action for path, action in (("/mnt/host", "delete"), ("/mnt/moved", "create")) for name in addresses
-    }
+    for path in ("/mnt/host/x", "/etc/greeting"):
+        assert cluster.inside("worker-1", "touch", path, check=False).returncode != 0
+    assert cluster.inside("worker-1", "cat", "/etc/greeting").stdout == "from the host\n"
+    moved = cluster.up("--mount", f"{shared}:/mnt/moved", "--mount", f"{shared}/greeting:/mnt/host:ro")
+    actions = (("/mnt/host", "delete"), ("/etc/greeting", "delete"), ("/mnt/moved", "create"), ("/mnt/host", "create"))
+    changes = [(change["target"], change["action"]) for change in moved["changes"]]
+    assert sorted(changes) == sorted((f"mount {path} of {name}", action) for path, action in actions for name in addresses)
+    assert cluster.inside("worker-1", "cat", "/mnt/host").stdout == "from the host\n"
+    assert cluster.inside("worker-1", "sh", "-c", "echo x >> /mnt/host", check=False).returncode != 0
+    assert (shared / "greeting").read_text() == "from the host\n"
     cluster.inside("worker-1", "sh", "-c", "echo from a machine > /mnt/moved/answer; ! test -e /mnt/host/greeting")
     assert (shared / "answer").read_text() == "from a machine\n"
     assert cluster.in_pod("store-0", "cat", "/host/greeting") == "from the host\n"  # until it ends

@@ -90,6 +90,8 @@ def test_machines_are_added_killed_started_and_removed(cluster: Cluster, parts: 
 
         assert cluster.up("--wait", "19m")["changes"] == []  # another time-out changes nothing
 
+        check_other_registries(cluster, hosts, tmp_path / "other")
+
         cluster.machine("pause", "worker-1")
         assert cluster.states() == {"control-plane": "Running", "worker-1": "Paused"}
         refused = cluster.inside("worker-1", "true", check=False)
@@ -119,6 +121,11 @@ def test_machines_are_added_killed_started_and_removed(cluster: Cluster, parts: 
     cluster.machine("stop", "worker-2")  # an orderly shutdown
     assert cluster.states() == {"control-plane": "Running", "worker-2": "Stopped"}
 
+    elsewhere = Cluster(cluster.name, tmp_path / "state", directory=cluster.paths.root.parent)
+    for words in (("down", "--keep-data"), ("up",)):  # with another XDG_STATE_HOME
+        refused = elsewhere.call(*words, "--name", cluster.name, check=False)
+        assert (refused.returncode, f"are in {cluster.disks.parent}, not in" in refused.stderr) == (1, True), refused.stderr
+
     # disks outlive the machines
     former = leaders(cluster)
     assert len(former) == 2
@@ -130,6 +137,21 @@ def test_machines_are_added_killed_started_and_removed(cluster: Cluster, parts: 
 
     cluster.down()
     assert cluster.traces() == []
+
+
+def check_other_registries(cluster: Cluster, hosts: Path, other: Path) -> None:
+    """Let running machines use another directory of hosts files, which has those of one more registry."""
+    for registry in (hosts.parent.name, "second.example"):
+        (other / registry).mkdir(parents=True)
+        (other / registry / "hosts.toml").write_text(hosts.read_text())
+    changes = cluster.up("--registry-config", str(other))["changes"]
+    machines = [f"mount /etc/containerd/certs.d of {cluster.name}-{name}" for name in ("control-plane", "worker-1")]
+    assert [(change["target"], change["action"]) for change in changes] == [
+        (target, action) for target in machines for action in ("delete", "create")
+    ]
+    cluster.kubectl("run", "second", "--image=second.example/web:dev", "--restart=Never", "--command", "--", "sh", "-c", "exit 0")
+    phase = ("get", "pod", "second", "-o", "jsonpath={.status.phase}")
+    eventually(lambda: cluster.kubectl(*phase) == "Succeeded", "a pod with an image of the other registry")
 
 
 def leaders(cluster: Cluster) -> set[str]:

@@ -35,6 +35,8 @@ PROCESSES = "processes"
 MACHINES = "machines"
 DEFAULT_CNI = "default"
 NO_CNI = "none"
+DISKS = ("kubewright", "machines")
+"""The end of the path of the machines' disks (`machines.places`)."""
 _ID: Final = Pattern(r"[0-9a-f]{32}")
 _ID_BYTES: Final = 16
 _NUMBER: Final = Pattern(r"-[1-9][0-9]{0,5}")
@@ -100,11 +102,13 @@ class ClusterRecord:
     publish: tuple[str, ...] = ()
     """The published ports of a cluster of machines, as `local.published` writes them."""
     mounts: tuple[str, ...] = ()
-    """The directories of the host that machines see, as `local.mounts` writes them."""
+    """The directories and files of the host that machines see, as `local.mounts` writes them."""
     client_certificates: str = STOCK
     """Who approves client certificates of nodes: `stock`, or with `strict` the policy too."""
     registry_config: str = ""
     """The directory of containerd's hosts files that machines see, '' if there is none."""
+    disks: str = ""
+    """The directory that has the disks of its machines, '' for a cluster of processes, and if an earlier version made it."""
     cni: str = DEFAULT_CNI
     """The network of pods in a cluster of machines: ours is the `default`; with `none` the user installs a network plugin."""
     made: bool = False
@@ -138,7 +142,7 @@ class ClusterRecord:
 
     @property
     def mounted(self) -> tuple[Mount, ...]:
-        """The directories of the host that machines see."""
+        """The directories and files of the host that machines see, without that of registries."""
         return mounts.parse_all(self.mounts)
 
     @property
@@ -303,6 +307,8 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
         raise ValueError(f"published ports {record.publish}, mounts {record.mounts}")
     if record.published != published.added((), record.published) or tuple(map(str, record.mounted)) != record.mounts:
         raise ValueError(f"published ports {record.publish}, mounts {record.mounts}")
+    if record.disks and (not record.disks.startswith("/") or PurePosixPath(record.disks).parts[-len(DISKS) :] != DISKS):
+        raise ValueError(f"disks {quoted(record.disks)}")
     if record.control_plane.leaving:
         raise ValueError("its first control plane leaves")
     return record
@@ -327,7 +333,6 @@ def require_same(
     controllers: str | None = None,
     serving_certificates: str | None = None,
     client_certificates: str | None = None,
-    registry_config: str | None = None,
     cni: str | None = None,
 ) -> None:
     """Refuse another configuration for an existing cluster; None means that the caller did not specify one.
@@ -352,11 +357,6 @@ def require_same(
         found = record.client_certificates
         raise ConfigurationChanged(
             f"cluster {quoted(record.name)} has {found} client certificates, not {client_certificates}", remedy=remedy
-        )
-    if registry_config not in {None, record.registry_config}:
-        raise ConfigurationChanged(
-            f"the machines of cluster {quoted(record.name)} use the registry configuration {quoted(record.registry_config or 'none')}",
-            remedy=f"change the files there, which takes effect at once, or remove the cluster first with `kubewright down --name {record.name}`",
         )
     if cni not in {None, record.cni}:
         raise ConfigurationChanged(f"cluster {quoted(record.name)} was created with --cni {record.cni}, not {cni}", remedy=remedy)

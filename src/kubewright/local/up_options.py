@@ -31,7 +31,7 @@ class UpOptions:
     client_certificates: str | None = None
     """Who approves client certificates of nodes: `stock` or `strict`."""
     registry_config: str | None = None
-    """The directory of containerd's hosts files for a cluster of machines."""
+    """The directory of containerd's hosts files for a cluster of machines, '' for none."""
     cni: str | None = None
     """The network of pods in a cluster of machines: `default`, or `none` for a network plugin of the user."""
     within: float = WITHIN
@@ -43,7 +43,7 @@ class UpOptions:
     publish: tuple[PublishedPort, ...] = ()
     """Ports of the host that a cluster of machines publishes, in addition to those of its record."""
     mounts: tuple[Mount, ...] | None = None
-    """The directories of the host that machines see."""
+    """The directories and files of the host that machines see."""
     kubectl: bool = False
     """Whether to fetch kubectl too, for interactive use."""
 
@@ -72,7 +72,7 @@ def machines_are_wanted(paths: ClusterPaths, options: UpOptions) -> bool:
             f"cluster {quoted(paths.name)} consists of processes, not of machines", remedy="leave --machines out, or choose another --name"
         )
     wanted = options.machines or (found is not None and found.is_whole)
-    if not wanted and (options.publish or options.mounts or options.registry_config is not None or options.cni is not None):
+    if not wanted and (options.publish or options.mounts or options.registry_config or options.cni is not None):
         raise UsageError(
             "only clusters of machines have --publish, --mount, --cni and --registry-config", remedy="add --machines, or leave them out"
         )

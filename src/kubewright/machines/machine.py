@@ -38,7 +38,7 @@ _NAMESPACES = ("-m", "-u", "-i", "-n", "-p", "-C")
 
 @dataclass(frozen=True, kw_only=True)
 class Bind:
-    """A directory of the host that a machine sees at a path."""
+    """A directory or file of the host that a machine sees at a path."""
 
     source: Path
     target: str
@@ -48,7 +48,7 @@ class Bind:
 class Machine:
     """A machine made of two read-only trees and a disk. `lower` are the trees, the upper one first.
 
-    `shared` are paths at which it sees directories of the host, read-only; `mounts` are those of its user.
+    `shared` are paths at which it sees directories and files of the host, read-only; `mounts` are those of its user.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Machine:
         return found
 
     def bind(self, one: Bind) -> bool:
-        """Mount a directory of the host in a running machine; returns whether it was not mounted before. Raises HostError."""
+        """Mount a directory or file of the host in a running machine; returns whether it was not mounted before. Raises HostError."""
         if self._has_mount(one.target):
             return False
         run(sys.executable, "-P", "-m", "kubewright.machines.mounting", str(self.leader), str(one.source), one.target)
@@ -185,7 +185,7 @@ class Machine:
         return True
 
     def unbind(self, target: str) -> bool:
-        """Undo `bind`; returns whether the directory was mounted. Running pods keep it until they end."""
+        """Undo `bind`; returns whether something was mounted. Running pods keep it until they end."""
         if not self._has_mount(target):
             return False
         self.run("umount", "-R", "-l", target)

@@ -1,4 +1,4 @@
-"""Mounts a directory of the host in a running machine: `python -m kubewright.machines.mounting PID SOURCE TARGET`.
+"""Mounts a directory or file of the host in a running machine: `python -m kubewright.machines.mounting PID SOURCE TARGET`.
 
 mount(2) cannot reach from one mount namespace into another; open_tree(2) and move_mount(2) can (Linux 5.2). A
 separate process does this, because only a process with a single thread may enter another mount namespace (setns(2)).
@@ -23,8 +23,9 @@ _MOUNT_NAMESPACE: Final = 0x00020000
 
 
 def main() -> int:
-    """Mount, and create the directory of the machine if it does not exist. Exit code 1 with the reason if that is not possible."""
+    """Mount, and create the path in the machine if it does not exist. Exit code 1 with the reason if that is not possible."""
     pid, source, target = sys.argv[1:]
+    is_directory = Path(source).is_dir()
     libc = ctypes.CDLL(None, use_errno=True)
 
     def call(function: ctypes._NamedFuncPointer, *arguments: object) -> int:
@@ -37,12 +38,25 @@ def main() -> int:
         tree = call(libc.syscall, _OPEN_TREE, _HERE, os.fsencode(source), _CLONE)
         namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
         call(libc.setns, namespace, _MOUNT_NAMESPACE)
-        Path(target).mkdir(parents=True, exist_ok=True)
+        make_place(Path(target), is_directory=is_directory)
         call(libc.syscall, _MOVE_MOUNT, tree, b"", _HERE, os.fsencode(target), _FROM_DESCRIPTOR)
     except OSError as error:
         sys.stderr.write(f"{error.strerror}\n")
         return 1
     return 0
+
+
+def make_place(target: Path, *, is_directory: bool) -> None:
+    """Make an empty directory or file to mount at, unless there is one; an empty one of the other kind, as earlier mounts leave it, is replaced."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if is_directory:
+        if target.is_file() and not target.stat().st_size:
+            target.unlink()
+        target.mkdir(exist_ok=True)
+        return
+    if target.is_dir():
+        target.rmdir()
+    target.touch()
 
 
 if __name__ == "__main__":

@@ -8,13 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubewright.base.errors import ConfigurationChanged, UsageError
+from kubewright.base.change import Action
+from kubewright.base.errors import UsageError
 from kubewright.base.events import RecordingReporter, Warned
 from kubewright.base.records import replace
 from kubewright.local import record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
-from kubewright.local.whole import registries
+from kubewright.local.up_options import UpOptions
+from kubewright.local.whole import members, registries
+from kubewright.machines.machine import Bind
 from kubewright.machines.network import Network
 
 NETWORK = Network(bridge="kwab12", ranges=("172.31.7.0/24",), services=("10.96.0.0/12",))
@@ -53,9 +56,9 @@ def test_proxies_are_a_private_file_that_an_environment_without_proxies_keeps(tm
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     paths, reporter = ClusterPaths(tmp_path / "dev"), RecordingReporter()
     registries.write_proxies(paths, NETWORK, {}, reporter=reporter)
-    assert registries.shared(paths, CLUSTER) == {}
+    assert registries.shared(paths) == {}
     registries.write_proxies(paths, NETWORK, {"HTTP_PROXY": "http://u:p%40w@127.0.0.1:3128"}, reporter=reporter)
-    (file,) = registries.shared(paths, CLUSTER).values()
+    (file,) = registries.shared(paths).values()
     assert file.read_text().splitlines()[:2] == ["[Service]", 'Environment="HTTP_PROXY=http://u:p%%40w@127.0.0.1:3128"']
     assert file.stat().st_mode & 0o777 == 0o600
     assert [event.text for event in reporter.events if isinstance(event, Warned)] == [
@@ -66,16 +69,37 @@ def test_proxies_are_a_private_file_that_an_environment_without_proxies_keeps(tm
     assert file.read_text() == before
 
 
-def test_machines_see_the_directory_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    paths, cluster = ClusterPaths(tmp_path / "dev"), replace(CLUSTER, registry_config=str(tmp_path / "certs.d"))
+def test_machines_see_the_directory_of_the_user(tmp_path: Path) -> None:
+    cluster = replace(CLUSTER, registry_config=str(tmp_path / "certs.d"))
     with pytest.raises(UsageError, match="is not a directory"):
-        registries.shared(paths, cluster)
+        registries.require_directory(cluster)
     (tmp_path / "certs.d").mkdir()
-    assert registries.shared(paths, cluster) == {"/etc/containerd/certs.d": tmp_path / "certs.d"}
+    registries.require_directory(cluster)
+    registries.require_directory(CLUSTER)
+    assert members.binds(cluster) == (Bind(source=tmp_path / "certs.d", target="/etc/containerd/certs.d", read_only=True),)
+    assert members.binds(CLUSTER) == ()
 
 
-def test_another_directory_is_another_configuration() -> None:
-    record.require_same(CLUSTER, kubernetes_version=None, config=None, registry_config=None)
-    with pytest.raises(ConfigurationChanged, match='use the registry configuration "none"'):
-        record.require_same(CLUSTER, kubernetes_version=None, config=None, registry_config="/etc/certs.d")
+def test_another_directory_replaces_the_former_one_and_none_removes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    mounted: dict[str, str] = {"/etc/containerd/certs.d": "/etc/old"}
+
+    class FakeMachine:
+        """A machine that runs, with what is mounted in it."""
+
+        def bind(self, one: Bind) -> bool:
+            added = one.target not in mounted
+            mounted.setdefault(one.target, str(one.source))
+            return added
+
+        def unbind(self, target: str) -> bool:
+            return mounted.pop(target, None) is not None
+
+    monkeypatch.setattr(members, "machine_of", lambda *_: FakeMachine())
+    former = replace(CLUSTER, registry_config="/etc/old")
+    gone, made = Action.DELETE, Action.CREATE
+    for directory, actions, now in ((None, [], "/etc/old"), ("/etc/new", [gone, made], "/etc/new"), ("", [gone], None)):
+        wanted = members.with_binds(former, UpOptions(registry_config=directory))
+        changes = members.ensure_mounts(ClusterPaths(Path("/dev")), wanted, ["dev-control-plane"], former=former)
+        assert [change.action for change in changes] == actions
+        assert mounted.get("/etc/containerd/certs.d") == now
+        former = wanted

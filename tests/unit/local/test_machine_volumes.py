@@ -14,6 +14,7 @@ from kubewright.local.mounts import Mount
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.whole import addons
 from kubewright.local.whole.services import volumes
+from kubewright.machines import mounting
 from kubewright.manifests import corefile
 from kubewright.manifests.coredns import corefile as default_corefile
 
@@ -99,20 +100,31 @@ def test_a_directory_whose_path_has_a_colon_is_refused(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path / "a:b")
     with pytest.raises(UsageError, match="machines cannot see") as caught:
         mounts.parse("x:/mnt/x")
-    assert caught.value.remedy == "use a directory without a colon in its path"
+    assert caught.value.remedy == "use a path without a colon"
 
 
-def test_two_directories_at_one_path_and_missing_ones_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="two directories would be mounted at /mnt"):
+def test_two_mounts_at_one_path_and_missing_ones_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="two mounts have the path /mnt in machines"):
         mounts.parse_all(["/a:/mnt", "/b:/mnt"])
-    mounts.require_sources(mounts.parse_all([f"{tmp_path}:/mnt"]))
-    with pytest.raises(UsageError, match="is not a directory") as caught:
-        mounts.require_sources(mounts.parse_all([f"{tmp_path}/none:/mnt"]))
-    assert caught.value.remedy == f"mkdir -p {tmp_path}/none"
     (tmp_path / "file").touch()
-    with pytest.raises(UsageError, match="is not a directory") as caught:
-        mounts.require_sources(mounts.parse_all([f"{tmp_path}/file:/mnt"]))
-    assert caught.value.remedy == f"mount its directory, {tmp_path}"
+    mounts.require_sources(mounts.parse_all([f"{tmp_path}:/mnt", f"{tmp_path}/file:/etc/app.conf:ro"]))
+    with pytest.raises(UsageError, match="none, to be mounted at /mnt, does not exist") as caught:
+        mounts.require_sources(mounts.parse_all([f"{tmp_path}/none:/mnt"]))
+    assert caught.value.remedy == f"create it, for example with `mkdir -p {tmp_path}/none`"
+
+
+def test_a_place_for_a_mount_replaces_only_what_an_earlier_mount_has_left(tmp_path: Path) -> None:
+    place = tmp_path / "etc" / "app"
+    for is_directory in (True, False, False, True, True):
+        mounting.make_place(place, is_directory=is_directory)
+        assert (place.is_dir(), place.is_file()) == (is_directory, not is_directory)
+    (place / "file").write_text("kept")
+    for target, is_directory in ((place, False), (place / "file", True)):
+        with pytest.raises(OSError):
+            mounting.make_place(target, is_directory=is_directory)
+    mounting.make_place(place, is_directory=True)
+    mounting.make_place(place / "file", is_directory=False)
+    assert [path.read_text() for path in place.iterdir()] == ["kept"]
 
 
 def test_the_record_keeps_mounts_and_refuses_broken_ones(tmp_path: Path) -> None:

@@ -55,10 +55,10 @@ UP_FLAGS = (
         metavar="ports",
     ),
     ADDRESS,
-    Flag("mount", "with --machines: directories of the host that all machines see: dir:dir[:ro]", kind=LIST, metavar="dirs"),
+    Flag("mount", "with --machines: directories and files of the host that all machines see: path:path[:ro]", kind=LIST, metavar="paths"),
     Flag(
         "registry-config",
-        "with --machines: directory of hosts.toml files, as containerd has in /etc/containerd/certs.d: mirrors, CAs",
+        "with --machines: directory of hosts.toml files, as containerd has in /etc/containerd/certs.d: mirrors, CAs; '' for none",
         metavar="dir",
         form=PATH,
     ),

@@ -113,6 +113,7 @@ def _down_machines(paths: ClusterPaths, *, keep_data: bool, reporter: Reporter |
 
     start = clock.monotonic()
     machines.require_root(paths)
+    machines.require_disks(paths)
     user, named = owner.of_cluster(paths), list[Path]()
     with owner.changing_as(user, paths, doing=f"down of cluster {paths.name}"):
         machines.sweep(paths, keep_data=keep_data)

@@ -8,6 +8,7 @@ from kubewright.base.errors import HostError
 from kubewright.base.messages import quoted
 from kubewright.local import record
 from kubewright.local.paths import ClusterPaths
+from kubewright.local.record import ClusterRecord
 from kubewright.local.whole import members
 from kubewright.local.whole.services import client
 from kubewright.machines import cgroups, group
@@ -15,13 +16,18 @@ from kubewright.machines import cgroups, group
 
 def exist(paths: ClusterPaths) -> bool:
     """Return whether a cluster has machines, according to its record or, if that is lost, to the host."""
-    try:
-        found = record.load(paths.record)
-    except HostError:
-        found = None
+    found = _recorded(paths)
     if found is not None:
         return found.is_whole
     return bool(cgroups.named(members.group_name(paths))) or (os.geteuid() == 0 and members.directory(paths).exists())
+
+
+def _recorded(paths: ClusterPaths) -> ClusterRecord | None:
+    """Return the record of a cluster, None if it cannot be read."""
+    try:
+        return record.load(paths.record)
+    except HostError:
+        return None
 
 
 def require_root(paths: ClusterPaths) -> None:
@@ -31,6 +37,13 @@ def require_root(paths: ClusterPaths) -> None:
             f"cluster {quoted(paths.name)} consists of machines, which only root can remove",
             remedy=f"run `sudo kubewright down --name {paths.name}`",
         )
+
+
+def require_disks(paths: ClusterPaths) -> None:
+    """Raise HostError if the disks of a cluster would not be found. Without its record, nobody knows where they are."""
+    found = _recorded(paths)
+    if found is not None:
+        members.require_disks(found)
 
 
 def sweep(paths: ClusterPaths, *, keep_data: bool = False) -> None:

@@ -79,9 +79,10 @@ def start(paths: ClusterPaths, name: str, *, reporter: Reporter) -> bool:
     with _machines_changed(paths, f"start of machine {name}") as cluster:
         members.machine_of(paths, cluster, name)
         mounts.require_sources(cluster.mounted)
+        registries.require_directory(cluster)
         parts = ensure_parts(version=cluster.kubernetes_version, reporter=reporter)
         network = members.claim_network(paths, cluster)
-        shared = registries.shared(paths, cluster)
+        shared = registries.shared(paths)
         return bool(members.group_of(paths, cluster, network=network, parts=parts, shared=shared).up([name]))
 
 
@@ -114,6 +115,7 @@ def changed(paths: ClusterPaths, doing: str) -> Iterator[ClusterRecord]:
 def _machines_changed(paths: ClusterPaths, doing: str) -> Iterator[ClusterRecord]:
     """Hold the lock of a cluster, and afterwards make its kubeconfig refer to a running control plane."""
     with changed(paths, doing) as found:
+        members.require_disks(found)
         yield found
         endpoints.follow(paths, found)
 

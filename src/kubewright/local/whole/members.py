@@ -6,17 +6,18 @@ The group is named after the cluster's directory, so that it is found even if th
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
 from kubewright.base.change import Action, Change
-from kubewright.base.errors import UsageError
+from kubewright.base.errors import HostError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.base.records import replace
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.record import NO_CNI, ClusterRecord
+from kubewright.local.record import DISKS, NO_CNI, ClusterRecord
 from kubewright.local.up_options import UpOptions
 from kubewright.local.whole import kernel, resolvers, subnets
 from kubewright.machines import group, program
@@ -31,6 +32,8 @@ HOST_NAME: Final = "host.kubewright.internal"
 ENDPOINT: Final = "api.kubewright.internal"
 """The API server, in machines: all control planes. Clients try one address after the other, so they survive the loss of one."""
 MOST_WORKERS: Final = 150
+HOSTS_FILES: Final = "/etc/containerd/certs.d"
+"""Where containerd looks for hosts files of registries (`machines.kit`)."""
 _FIRST_WORKER: Final = 50
 """Workers have the indices after this one, control planes those before."""
 
@@ -38,6 +41,18 @@ _FIRST_WORKER: Final = 50
 def group_name(paths: ClusterPaths) -> str:
     """Return the name of a cluster's group."""
     return f"kw-{hashlib.sha256(str(paths.root).encode()).hexdigest()[:8]}"
+
+
+def require_disks(cluster: ClusterRecord) -> None:
+    """Require that this command would look for the disks of the cluster where they are: XDG_STATE_HOME decides that. Raises HostError."""
+    if cluster.disks in {"", str(disks())}:
+        return
+    place = shlex.quote(str(Path(cluster.disks).parents[len(DISKS) - 1]))
+    raise HostError(
+        f"the disks of cluster {quoted(cluster.name)} are in {cluster.disks}, not in {disks()}",
+        detail="it was created with another XDG_STATE_HOME",
+        remedy=f"run the same command with this variable, for example `sudo env XDG_STATE_HOME={place} kubewright down --name {cluster.name}`",
+    )
 
 
 def directory(paths: ClusterPaths) -> Path:
@@ -102,8 +117,9 @@ def group_of(
 
 
 def binds(cluster: ClusterRecord) -> tuple[Bind, ...]:
-    """Return the directories of the host that the machines of a cluster see."""
-    return tuple(Bind(source=one.source, target=str(one.target), read_only=one.read_only) for one in cluster.mounted)
+    """Return the directories and files of the host that the machines of a cluster see, among them the hosts files of registries."""
+    own = [Bind(source=Path(cluster.registry_config), target=HOSTS_FILES, read_only=True)] if cluster.registry_config else []
+    return (*own, *(Bind(source=one.source, target=str(one.target), read_only=one.read_only) for one in cluster.mounted))
 
 
 def require_known(cluster: ClusterRecord, name: str) -> None:
@@ -142,13 +158,17 @@ def addresses(cluster: ClusterRecord) -> dict[str, tuple[str, ...]]:
     return {name: addresses_of(cluster, name) for name in members(cluster)}
 
 
-def wanted_mounts(cluster: ClusterRecord, options: UpOptions) -> tuple[str, ...]:
-    """Return the mounts of a cluster after an `up`; given ones replace all former ones."""
-    return cluster.mounts if options.mounts is None else tuple(map(str, options.mounts))
+def with_binds(cluster: ClusterRecord, options: UpOptions) -> ClusterRecord:
+    """Return the record with the mounts and the registry configuration that an `up` wants; given ones replace all former ones."""
+    return replace(
+        cluster,
+        mounts=cluster.mounts if options.mounts is None else tuple(map(str, options.mounts)),
+        registry_config=cluster.registry_config if options.registry_config is None else options.registry_config,
+    )
 
 
 def ensure_mounts(paths: ClusterPaths, cluster: ClusterRecord, names: Collection[str], *, former: ClusterRecord) -> list[Change]:
-    """Mount the directories of the cluster in these running machines, and unmount former ones. Raises HostError."""
+    """Mount the cluster's directories and files in these running machines, and unmount former ones. Raises HostError."""
     desired = binds(cluster)
     gone = [bind for bind in binds(former) if bind not in desired]
     changes = []

@@ -24,28 +24,24 @@ from kubewright.local.whole import members
 from kubewright.machines.network import Network
 from kubewright.manifests import units
 
-_HOSTS: Final = "/etc/containerd/certs.d"
-"""Where containerd looks for hosts files (`machines.kit`)."""
 _DROP_IN: Final = "/etc/systemd/system/containerd.service.d/proxies.conf"
 _NAMES: Final = ("HTTP_PROXY", "HTTPS_PROXY")
 _EXCEPT: Final = "NO_PROXY"
 _LOCAL: Final = ("localhost", "127.0.0.0/8", ".svc", ".cluster.local", ".kubewright.internal")
 
 
-def shared(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Path]:
-    """Return the files of the host that machines see for this purpose. Raises UsageError if the user's directory no longer exists."""
-    found = {}
-    if cluster.registry_config:
-        directory = Path(cluster.registry_config)
-        if not directory.is_dir():
-            raise UsageError(
-                f"the registry configuration {quoted(str(directory))} is not a directory",
-                remedy="restore it; machines see it while they run",
-            )
-        found[_HOSTS] = directory
-    if _file(paths).exists():
-        found[_DROP_IN] = _file(paths)
-    return found
+def shared(paths: ClusterPaths) -> dict[str, Path]:
+    """Return the file of proxies, by its path in machines; nothing if there are none."""
+    return {_DROP_IN: _file(paths)} if _file(paths).exists() else {}
+
+
+def require_directory(cluster: ClusterRecord) -> None:
+    """Raise UsageError if the user's directory of hosts files no longer exists."""
+    if cluster.registry_config and not Path(cluster.registry_config).is_dir():
+        raise UsageError(
+            f"the registry configuration {quoted(cluster.registry_config)} is not a directory",
+            remedy="restore it, or pass another one, or '' for none, with `kubewright up --registry-config`",
+        )
 
 
 def write_proxies(paths: ClusterPaths, network: Network, environment: Mapping[str, str], *, reporter: Reporter) -> None:

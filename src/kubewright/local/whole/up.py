@@ -52,6 +52,7 @@ from kubewright.local.whole.run import MachinesRun, Moment
 from kubewright.local.whole.services import client
 from kubewright.machines.network import Network
 from kubewright.machines.parts import ensure_parts
+from kubewright.machines.places import disks
 from kubewright.manifests import configmaps
 from kubewright.pki.encryption import sealing
 from kubewright.tokens import secrets, strings
@@ -75,9 +76,12 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
     user = owner.of_cluster(paths)
     with owner.changing_as(user, paths, doing=f"up of cluster {paths.name}"):
         found = record.load(paths.record)
+        if found is not None:
+            members.require_disks(found)
         cluster = _wanted(paths, options, found, random)
         preflight.require_families(cluster.config)
         mounts.require_sources(cluster.mounted)
+        registries.require_directory(cluster)
         if not cluster.made:
             documents.require_patches(cluster.config, [one.target for one in cluster.mounted])
         ports.require_free(paths, cluster, options)
@@ -85,14 +89,14 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
         if found is not None and not found.made:
             sweep(paths)  # of a start that did not succeed
         network = members.claim_network(paths, cluster)
-        cluster = _addressed(cluster, network)
+        cluster = replace(_addressed(cluster, network), disks=str(disks()))
         former = found if found is not None and found.made else cluster
         with owner.acting_as(user):
-            record.save(replace(cluster, mounts=former.mounts), paths.record)
+            record.save(replace(cluster, mounts=former.mounts, registry_config=former.registry_config), paths.record)
         if not resolvers.of_host().text(ipv6=network.has_ipv6):
             reporter.emit(Warned(text="machines can reach no name server of this host, so pods resolve only names of the cluster"))
         registries.write_proxies(paths, network, os.environ, reporter=reporter)
-        group = members.group_of(paths, cluster, network=network, parts=parts, shared=registries.shared(paths, cluster))
+        group = members.group_of(paths, cluster, network=network, parts=parts, shared=registries.shared(paths))
         run = MachinesRun(
             paths=paths,
             cluster=cluster,
@@ -156,7 +160,7 @@ def _start(run: MachinesRun) -> list[str]:
 
 
 def _ready(run: MachinesRun, names: Collection[str], *, started: Collection[str]) -> list[Change]:
-    """Wait for machines, and mount the directories of the cluster in them."""
+    """Wait for machines, and mount the directories and files of the cluster in them."""
     run.group.ready(names)
     for name in names:
         if name in started:
@@ -233,11 +237,10 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
             found,
             kubernetes_version=options.kubernetes_version,
             config=options.config,
-            registry_config=options.registry_config,
             cni=options.cni,
         )
         nodes = found.nodes if options.nodes is None else options.nodes
-        base = replace(found.scaled(nodes), mounts=members.wanted_mounts(found, options))
+        base = members.with_binds(found.scaled(nodes), options)
         return base if options.control_planes is None else _resized(base, options.control_planes)
     base = found or ClusterRecord(
         name=paths.name,
@@ -253,10 +256,9 @@ def _wanted(paths: ClusterPaths, options: UpOptions, found: ClusterRecord | None
         nodes=nodes,
         config=config,
         kubernetes_version=version_of(config, options.kubernetes_version),
-        registry_config=base.registry_config if options.registry_config is None else options.registry_config,
         cni=base.cni if options.cni is None else options.cni,
-        mounts=members.wanted_mounts(base, options),
     )
+    base = members.with_binds(base, options)
     planes = options.control_planes or 1 + len(base.further)
     return _resized(replace(base, machines=base.machines[:planes]), planes)
 
