@@ -9,6 +9,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from kubewright.base.errors import UsageError
+from kubewright.base.homes import expanded
 from kubewright.base.messages import quoted, shown_url
 from kubewright.base.records import dataclass, field
 
@@ -77,7 +78,7 @@ def sources_from(
     through = proxy if proxy is not None else environment.get(PROXY_VARIABLE)
     return BinarySources(
         cache=Path(cache) if cache is not None else default_cache(environment),
-        directory=Path(chosen).expanduser().absolute() if chosen is not None else None,
+        directory=expanded(chosen).absolute() if chosen is not None else None,
         mirrors=tuple(_mirror(mirror) for mirror in listed),
         allow_download=(not offline) if allow_download is None else allow_download,
         allow_build=(not _flag(environment, NO_BUILD_VARIABLE)) if allow_build is None else allow_build,
@@ -94,7 +95,7 @@ def default_cache(environment: Mapping[str, str]) -> Path:
     Raises UsageError if none of them is set.
     """
     if chosen := environment.get(CACHE_VARIABLE):
-        return Path(chosen).expanduser().absolute() / "binaries"
+        return expanded(chosen).absolute() / "binaries"
     xdg = environment.get("XDG_CACHE_HOME", "")
     if xdg.startswith("/"):
         return Path(xdg) / "kubewright" / "binaries"

@@ -9,6 +9,7 @@ from typing import Final
 
 from kubewright.apis.machine import Layout
 from kubewright.base.errors import UsageError
+from kubewright.base.homes import expanded
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 
@@ -94,10 +95,10 @@ def state_directory(given: str = "") -> Path:
     Raises UsageError if neither it nor a home directory is known.
     """
     if given:
-        return Path(given).expanduser().absolute()
+        return expanded(given).absolute()
     base = os.environ.get("XDG_STATE_HOME", "")
     if not base.startswith("/"):  # a relative path is to be ignored (XDG Base Directory Specification)
-        home = Path("~").expanduser()
+        home = expanded("~")
         if not home.is_absolute():
             raise UsageError("no home directory is known", remedy="set HOME or XDG_STATE_HOME, or pass --state-dir")
         base = str(home / ".local" / "state")

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 from kubewright.base.errors import HostError
+from kubewright.base.homes import expanded
 from kubewright.base.records import dataclass
 from kubewright.host.filesystem.paths import weakness
 
@@ -26,7 +27,7 @@ RUN = Path("/run/kubewright-machines")
 
 def cache() -> Path:
     """Return the directory of files that are made once. Raises HostError as root if other users could change them."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    base = os.environ.get("XDG_CACHE_HOME") or expanded("~/.cache")
     return _trusted(Path(base) / "kubewright" / "testbed")
 
 

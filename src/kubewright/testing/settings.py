@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubewright.base.errors import DocumentError, UsageError
+from kubewright.base.homes import expanded
 from kubewright.base.messages import quoted, reason_of
 from kubewright.base.records import dataclass
 
@@ -65,7 +65,7 @@ def _document(config: pytest.Config) -> str | None:
     if not name:
         return None
     directory = config.inipath.parent if config.inipath is not None else config.rootpath
-    path = directory / Path(name).expanduser()
+    path = directory / expanded(name)
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -8,7 +8,11 @@ import shlex
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from kubewright.agent.configuration.flags import FLAGS, OURS
+from kubewright.base.errors import UsageError
+from kubewright.cli.handlers import local
 from kubewright.cli.parsing.parser import parse
 from kubewright.cli.rows import commands
 from kubewright.cli.rows.model import INT, INT32
@@ -210,3 +214,27 @@ def test_every_command_has_examples_that_call_it():
                 re.sub(r"^.*\$\(kubewright (.*)\).*$", r"\1", example).partition(" |")[0].partition(" >")[0].partition(" <")[0]
             )
             assert parse(words, program="kubewright").command.path == row.path
+
+
+@pytest.mark.parametrize("words", [("down", ""), ("local", "status", ""), ("local", "env", ""), ("local", "use", "")])
+def test_an_empty_name_is_not_that_of_the_default_cluster(words, tmp_path):
+    """`down "$CLUSTER"` in a shell without this variable would remove another cluster."""
+    parsed = parse([*words, "--state-dir", str(tmp_path)], program="kubewright")
+    handler = {"down": local.down, "status": local.status, "env": local.env, "use": local.use}[words[-2]]
+    with pytest.raises(UsageError, match='"" cannot be the name of a cluster'):
+        handler(parsed)
+
+
+def test_a_name_may_be_given_twice_if_it_is_the_same(tmp_path, capsys):
+    for words in (("dev", "--name", "dev"), ("dev",), ("--name", "dev")):
+        assert local.down(parse(["down", *words, "--state-dir", str(tmp_path)], program="kubewright")) == 0
+    assert capsys.readouterr().out == "cluster dev does not exist; nothing to do\n" * 3
+    with pytest.raises(UsageError, match="two clusters are specified, dev and other"):
+        local.down(parse(["down", "dev", "--name", "other", "--state-dir", str(tmp_path)], program="kubewright"))
+
+
+@pytest.mark.parametrize("wait", ["0", "0s", "-5s"])
+def test_waiting_for_no_time_is_refused_before_anything_is_started(wait, tmp_path):
+    with pytest.raises(UsageError, match=f"--wait {wait} is not possible"):
+        local.up(parse(["up", "--wait", wait, "--state-dir", str(tmp_path / "state")], program="kubewright"))
+    assert list(tmp_path.iterdir()) == []

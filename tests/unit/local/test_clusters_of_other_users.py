@@ -11,16 +11,17 @@ import pytest
 
 from kubewright.apis.kubeconfig.documents import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
-from kubewright.base.errors import DocumentError, HostError, ValidationError
+from kubewright.base.errors import DocumentError, HostError, UsageError, ValidationError
 from kubewright.base.events import SilentReporter
 from kubewright.base.records import replace
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.local import record
 from kubewright.local.cluster.cluster import LocalCluster
 from kubewright.local.cluster.down import down
+from kubewright.local.cluster.kubeconfig import target, use
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
-from kubewright.local.whole import endpoints, images, logs, owner
+from kubewright.local.whole import endpoints, images, logs, machines, members, owner, preflight
 from kubewright.machines import base, places, running
 from kubewright.machines.machine import Machine
 from kubewright.machines.places import MachinePlaces
@@ -224,3 +225,44 @@ def test_a_directory_that_we_may_not_enter_has_no_clusters_for_us(readable: Path
     with owner.acting_as(owner.Owner(uid=NOBODY, gid=NOBODY, home=readable)):
         assert owner.visible(str(closed / "clusters")) == []
         assert owner.paths_of("dev", state_dir=str(closed / "clusters")).root == closed / "clusters" / "dev"
+
+
+@needs_root
+def test_disks_that_would_not_be_found_are_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = ClusterPaths(tmp_path / "dev")
+    paths.root.mkdir(mode=0o700)
+    made = replace(CLUSTER, disks="/a b/kubewright/machines")
+    record.save(made, paths.record)
+    for command in (lambda: down(paths), lambda: down(paths, keep_data=True), lambda: machines.kill(paths, FIRST.name)):
+        with pytest.raises(HostError, match=f'the disks of cluster "dev" are in {made.disks}, not in ') as caught:
+            command()
+        assert "`sudo env XDG_STATE_HOME='/a b' kubewright down --name dev`" in caught.value.remedy
+    assert record.load(paths.record) == made
+    monkeypatch.setattr(members, "disks", lambda: Path("/a b/kubewright/machines"))
+    members.require_disks(made)
+    monkeypatch.setattr(members, "disks", lambda: Path("/other/kubewright/machines"))
+    members.require_disks(replace(made, disks=""))  # of an earlier version
+    for broken in ("machines", "kubewright/machines", "/kubewright", "/a/kubewright/machines/x"):
+        record.save(replace(made, disks=broken), paths.record)
+        with pytest.raises(HostError, match="does not describe a cluster"):
+            record.load(paths.record)
+
+
+@needs_root
+def test_the_checks_of_a_host_do_not_fail_on_the_cache_of_another_user(readable: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (readable / "private").mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(readable / "private"))
+    with owner.acting_as(owner.Owner(uid=NOBODY, gid=NOBODY, home=readable)):
+        subject = preflight.this_host()
+    assert (subject.user, subject.has_tree) == (NOBODY, False)
+
+
+@needs_root
+def test_a_kubeconfig_that_cannot_be_reached_is_reported(readable: Path) -> None:
+    (readable / "home" / ".kube").mkdir(mode=0o700, parents=True)
+    paths = ClusterPaths(readable / "clusters" / "dev")
+    with owner.acting_as(owner.Owner(uid=NOBODY, gid=NOBODY, home=readable)):
+        path = target({"HOME": str(readable / "home")}, clusters=paths.root.parent)
+        assert path == readable / "home" / ".kube" / "config"
+        with pytest.raises(UsageError, match='there is no cluster "dev"'):
+            use(paths, path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -241,3 +242,14 @@ def test_clusters_are_stored_below_the_state_home(environment: dict[str, str], e
     assert str(state_directory()) == expected
     assert str(state_directory("/given")) == "/given"
     assert str(state_directory("here")) == str(Path.cwd() / "here")
+    assert str(state_directory("~no-such-user/x")) == str(Path.cwd() / "~no-such-user/x")
+
+
+def test_a_user_without_an_account_or_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in containers with any user id."""
+    for name in ("HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4294967294)
+    with pytest.raises(UsageError, match="no home directory is known") as caught:
+        state_directory()
+    assert caught.value.remedy == "set HOME or XDG_STATE_HOME, or pass --state-dir"

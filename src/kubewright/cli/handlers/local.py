@@ -12,6 +12,7 @@ from kubewright import binaries
 from kubewright.base.clock import SystemClock
 from kubewright.base.durations import Duration, format_seconds
 from kubewright.base.errors import CheckFailed, DocumentError, KubewrightError, UsageError
+from kubewright.base.homes import expanded
 from kubewright.base.messages import quoted, reason_of
 from kubewright.base.plain_text import shell_word
 from kubewright.base.versions import supported
@@ -51,7 +52,7 @@ def up(parsed: Parsed) -> int:
         client_certificates=parsed.text("client-certificates") or None,
         registry_config=_directory(parsed, "registry-config"),
         cni=parsed.text("cni") or None,
-        within=Duration.parse(parsed.text("wait")).seconds,
+        within=_wait(parsed),
         machines=parsed.flag("machines"),
         publish=published.parse_all(parsed.strings("publish"), address=parsed.text("address") if "address" in parsed.given else ""),
         mounts=mounts.parse_all(parsed.strings("mount")) if "mount" in parsed.given else None,
@@ -115,11 +116,19 @@ def _within(parsed: Parsed, name: str, least: int, most: int) -> int | None:
     return number
 
 
+def _wait(parsed: Parsed) -> float:
+    """Return the seconds to wait. Raises UsageError for zero, with which no cluster would ever be ready in time."""
+    found = Duration.parse(parsed.text("wait")).seconds
+    if found <= 0:
+        raise UsageError(f"--wait {parsed.text('wait')} is not possible", remedy="choose a duration greater than 0, such as 2m")
+    return found
+
+
 def _directory(parsed: Parsed, name: str) -> str | None:
-    """Return the absolute path of the given directory, None if none was given. Raises UsageError if it is not a directory."""
+    """Return the absolute path of a given directory, '' for '', None without the flag. Raises UsageError if it is not a directory."""
     if not parsed.text(name):
-        return None
-    path = Path(parsed.text(name)).expanduser().absolute()
+        return "" if name in parsed.given else None
+    path = expanded(parsed.text(name)).absolute()
     if not path.is_dir():
         raise UsageError(f"--{name}: {quoted(str(path))} is not a directory", remedy="pass one that exists")
     return str(path)
@@ -153,13 +162,15 @@ def _controllers(parsed: Parsed) -> str | None:
 def _where(parsed: Parsed, *, machines: bool = False) -> ClusterPaths:
     """Return the paths of the cluster whose name is given, as an argument or with --name.
 
-    A cluster of machines belongs to the user who called sudo. Raises UsageError if the two names differ.
+    A cluster of machines belongs to the user who called sudo. Raises UsageError if the two names differ. An empty argument
+    is no name: `down "$CLUSTER"` without this variable does not mean the cluster `default`.
     """
-    argument = parsed.command.argument
-    named = parsed.text("cluster") if argument is not None and argument.name == "cluster" else ""
-    if named and "name" in parsed.given and named != parsed.text("name"):
-        raise UsageError(f"two clusters are specified, {named} and {parsed.text('name')}", remedy="leave --name out")
-    return machine_clusters.paths_of(named or parsed.text("name"), state_dir=parsed.text("state-dir"), new=machines)
+    name, argument = parsed.text("name"), parsed.command.argument
+    if argument is not None and argument.name == "cluster" and parsed["cluster"] is not None:
+        if "name" in parsed.given and name != parsed.text("cluster"):
+            raise UsageError(f"two clusters are specified, {parsed.text('cluster')} and {name}", remedy="leave --name out")
+        name = parsed.text("cluster")
+    return machine_clusters.paths_of(name, state_dir=parsed.text("state-dir"), new=machines)
 
 
 def status(parsed: Parsed) -> int:
@@ -233,7 +244,7 @@ def export(parsed: Parsed) -> int:
 
     where = _where(parsed)
     with progress(f"cluster {where.name}", form=parsed.text("output")) as reporter:
-        done = write(where, Path(parsed.text("directory")).expanduser(), reporter=reporter)
+        done = write(where, expanded(parsed.text("directory")), reporter=reporter)
     if parsed.text("output") != "text":
         found = {"directory": str(done.directory), "files": list(done.files), "problems": list(done.problems)}
         write_result(found, form=parsed.text("output"))

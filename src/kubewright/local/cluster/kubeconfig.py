@@ -19,6 +19,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.clock import Clock, SystemClock
 from kubewright.base.errors import HostError, KubewrightError, UsageError
 from kubewright.base.events import Reporter, SilentReporter, Warned
+from kubewright.base.homes import expanded
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass
 from kubewright.base.wait import PollingWaiter
@@ -55,14 +56,22 @@ def target(environment: Mapping[str, str], *, clusters: Path, given: str = "") -
     If no other file is named, ~/.kube/config is used. Raises UsageError if no home directory is known.
     """
     if given:
-        return Path(given).expanduser().absolute()
+        return expanded(given).absolute()
     home = PurePosixPath(environment["HOME"]) if environment.get("HOME") else None
     named = [Path(path).absolute() for path in kubeconfig_places(environment, home=home)]
     users = [path for path in named if not _is_below(path, clusters)]
     candidates = users or [Path(path).absolute() for path in kubeconfig_places({}, home=home)]
     if not candidates:
         raise UsageError("no kubeconfig is known", remedy="set HOME or KUBECONFIG, or pass one with --kubeconfig")
-    return next((path for path in candidates if path.exists()), candidates[-1])
+    return next((path for path in candidates if _may_exist(path)), candidates[-1])
+
+
+def _may_exist(path: Path) -> bool:
+    """Return whether a file exists, or nobody knows: reading it then reports why (client-go: tools/clientcmd/loader.go)."""
+    try:
+        return path.exists()
+    except PermissionError:
+        return True
 
 
 def _is_below(path: Path, directory: Path) -> bool:

@@ -62,11 +62,19 @@ def this_host(sources: BinarySources | None = None) -> Subject:
         which=lambda name: shutil.which(name, path=running.PATH),
         read=_read,
         python=program.unfit(),
-        has_tree=base.place().exists(),
-        offers_tree=providing.is_offered(sources or binaries.sources_from(os.environ)),
+        has_tree=_permitted(lambda: base.place().exists()),
+        offers_tree=_permitted(lambda: providing.is_offered(sources or binaries.sources_from(os.environ))),
         describes_kernel=kernel.configuration() is not None,
         free=lambda directory: shutil.disk_usage(directory).free,
     )
+
+
+def _permitted(look: Callable[[], bool]) -> bool:
+    """Return what is found, False if we may not look, because HOME is that of another user."""
+    try:
+        return look()
+    except PermissionError:
+        return False
 
 
 def examine(subject: Subject | None = None) -> Report:
