@@ -89,6 +89,14 @@ def test_a_machine_without_a_cluster_is_not_upgraded(path, run):
     assert (code, (NO_CONTROL_PLANE if apply else NO_NODE) in err) == (1, True)
 
 
+@pytest.mark.parametrize(("words", "reason"), [(("apply", "v1.36.3", "-f"), NO_CONTROL_PLANE), (("node",), NO_NODE)])
+def test_a_dry_run_of_an_upgrade_needs_a_cluster(words, reason, run, monkeypatch, tmp_path):
+    """kubeadm plays it on placeholder objects, whose result says nothing about an upgrade."""
+    monkeypatch.setenv("KUBEADM_UPGRADE_DRYRUN_DIR", str(tmp_path / "dry"))
+    code, err = run("upgrade", *words, "--dry-run")
+    assert (code, reason in err, (tmp_path / "dry").exists()) == (1, True, False)
+
+
 @pytest.mark.parametrize("path", TREES)
 def test_phase_trees_have_the_phases_of_kubeadm_in_its_order(path):
     row = KUBEADM[path]
