@@ -340,6 +340,7 @@ def test_a_cluster_begins_again_with_the_one_member_that_is_left(home: Bench, ru
     code, out, err = run("restore", "--from-this-member", "--yes")
     assert code == 0, err
     assert ("no API server is ready" in out + err, GUARDED in err) == (True, True), err
+    assert (f"On the other control planes ({SECOND}, {THIRD}) run" in out, "restored data yet" in err) == (True, False), out + err
     code, out, err = run("restore", "--from-this-member", "--yes")
     assert (code, "nothing is changed" in out) == (0, True), err
     assert (list(_members(run)), len(set(_asides(home)) - before)) == ([FIRST], 1)

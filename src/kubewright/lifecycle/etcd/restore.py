@@ -48,6 +48,7 @@ def carried_out(ctx: RestoreContext) -> Iterator[Step]:
 
 def _restore(ctx: RestoreContext) -> Iterator[Step]:
     member, nodes = ctx.member, restored_objects.nodes(ctx.cluster_api)
+    others = sorted(restore_checks.others(ctx)[0])  # the new cluster has one member
     flags = {"initial-cluster": f"{member.name}={member.peer_url}", **HAS_DATA}
     resumed = ctx.begun(RESTORE) is not None  # etcd may have the new data already
     kept = this_member.taken_over(ctx.host, member, operation=RESTORE, goal=ctx.goal, flags=flags, at=ctx.clock.now())
@@ -64,7 +65,6 @@ def _restore(ctx: RestoreContext) -> Iterator[Step]:
     yield from carry_out(ctx.host, kept, [step], reporter=ctx.reporter, topic="etcd")
     if ctx.host.state(swap.aside) is not None:
         ctx.say(f"etcd has one member now, {member.name}; its earlier data is in {swap.aside}: remove it when you no longer need it")
-    others = sorted(set(restore_checks.others(ctx)[0]))
     yield from _look_at_objects(ctx, nodes, stopped=others)
     if others:
         ctx.say(f"On the other control planes ({', '.join(others)}) run `kubewright etcd member replace`, or reset them and join new ones")
