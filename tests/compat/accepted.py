@@ -140,7 +140,7 @@ COMMANDS = Table(
     Row(
         "a CA without a certificate does not hide the other certificates",
         "certs.md",
-        "check-expiration fails if the certificate of a CA",
+        "check-expiration fails if the CA of an existing certificate is missing",
         lambda found: (
             found.what == "exit code"
             and found.source.startswith("certs check-expiration")
