@@ -27,7 +27,7 @@ Propagation = Literal["", "Orphan", "Background", "Foreground"]
 PAGE: Final = 500
 """Objects per page of a list, as in kubectl."""
 MOST_PAGES: Final = 10_000
-"""Pages of one list. A server that always announces another page would otherwise be read for ever."""
+"""Pages of one list. A server that always announces another page would otherwise be read forever."""
 _SMALLER: Final = 4
 """A page that was too large is requested again with this fraction of the objects."""
 FROM_CACHE: Final = "0"
@@ -128,7 +128,7 @@ def annotation_of(obj: Mapping[str, Any], name: str) -> str:
 
 
 def footprint(obj: Mapping[str, Any]) -> int:
-    """Return about how many bytes an object takes in memory, also one of countless empty maps, which take far more than their text."""
+    """Estimate how many bytes an object takes in memory. Empty maps, for example, take far more than their text."""
     text = _encoder.encode(obj)
     return 2 * len(text) + 64 * (text.count(b",") + text.count(b"[")) + 184 * text.count(b"{")
 

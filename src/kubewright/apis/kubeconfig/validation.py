@@ -82,7 +82,7 @@ class Forbidden:
     reason: str
 
 
-# Whoever wrote such a kubeconfig must not make us run a program or read a file of this machine.
+# The author of such a kubeconfig could otherwise make us run a program, or send a file of this machine to a server.
 _NO_PATH: Final = "a kubeconfig that others wrote may not name files of this machine"
 FORBIDDEN_USER: Final = (
     Forbidden(field="exec", given=lambda user: user.exec is not None, reason="a kubeconfig that others wrote may not run a program"),

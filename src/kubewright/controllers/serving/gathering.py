@@ -31,7 +31,7 @@ _FINGERPRINT: Final = "X509SHA256="
 _OF_SERVICES, _OF_PODS = "cidrs", "podCIDRs"
 """The fields of a ServiceCIDR and of a Node with their networks."""
 _SEVERAL: Final = 2
-"""Nodes with addresses in the same pod range that make it incredible. One alone may have reported an address of a pod."""
+"""This many Nodes with addresses in a pod range show that it is false. A single Node may have reported the address of a pod."""
 API_SERVERS: Final = ("default", "kubernetes")
 """Namespace and name of the Endpoints that API servers write themselves."""
 

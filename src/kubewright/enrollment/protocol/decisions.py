@@ -75,7 +75,8 @@ class Seen:
     `contents` is None until it has been decrypted. `first` is the uid of the first request with the same encrypted key,
     '' if there is none. `approved` is an administrator's decision about this object, None if there is none.
     `registered`: a Node of this name exists. `deleting`: it was deleted, and finalizers keep it. `burden` counts the
-    characters of its metadata that are not the API server's, `size` the bytes of one that is too large, `contents_digest` is of its spec while it has no answer.
+    characters of its metadata that the API server does not write. `size` is its size in bytes if it is too large, and 0
+    otherwise. `contents_digest` is the digest of its spec until it has an answer.
     """
 
     name: str

@@ -64,7 +64,7 @@ def spec_of(request: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def slim(request: dict[str, Any]) -> dict[str, Any]:
-    """Return an object, or only its identity and its size if it is larger than allowed. It is deleted, and need not be kept until then."""
+    """Return an object; of one that is larger than allowed, which is going to be deleted, only its identity and its size."""
     size = len(core.encode(request))
     if size <= MOST_SIZE:
         return request

@@ -25,7 +25,7 @@ from kubewright.kube.resources import LEASE
 TERMS: Final = LeaseTerms(name="kubewright-operation", seconds=30.0)
 RENEWED_EVERY: Final = 5.0
 REQUEST: Final = 5.0
-"""The time limit in seconds of a request of the clients that are used here. One that is lost while etcd elects a leader must not cost the lease."""
+"""The time limit in seconds of each request. A request may hang while etcd elects a leader, and the holder must not lose the lease by that."""
 WAITED: Final = 900.0
 """Seconds that a machine waits for its turn."""
 _ENDING: Final = 1.0

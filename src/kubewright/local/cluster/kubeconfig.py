@@ -67,7 +67,7 @@ def target(environment: Mapping[str, str], *, clusters: Path, given: str = "") -
 
 
 def _may_exist(path: Path) -> bool:
-    """Return whether a file exists, or nobody knows: reading it then reports why (client-go: tools/clientcmd/loader.go)."""
+    """Return whether a file exists. One that cannot be checked counts as existing, so that reading it reports why (client-go: tools/clientcmd/loader.go)."""
     try:
         return path.exists()
     except PermissionError:
