@@ -258,6 +258,14 @@ def test_the_checks_of_a_host_do_not_fail_on_the_cache_of_another_user(readable:
 
 
 @needs_root
+def test_a_home_directory_of_another_user_is_a_finding_of_the_checks(readable: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.chown(readable, NOBODY, NOBODY)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(readable))
+    errors = [found for name, found in preflight.examine().errors if name == "storage"]
+    assert [("is not used" in found.text, "run `sudo` without -E" in found.remedy) for found in errors] == [(True, True)]
+
+
+@needs_root
 def test_a_kubeconfig_that_cannot_be_reached_is_reported(readable: Path) -> None:
     (readable / "home" / ".kube").mkdir(mode=0o700, parents=True)
     paths = ClusterPaths(readable / "clusters" / "dev")

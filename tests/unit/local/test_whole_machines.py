@@ -438,12 +438,14 @@ def test_a_cluster_of_processes_is_not_made_of_machines(tmp_path: Path) -> None:
             up_options.machines_are_wanted(paths, options)
 
 
+ROOT = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
 FITTING = {
     "/proc/self/status": "Name:\tpython\nCapEff:\t000001ffffffffff\n",
     "/proc/mounts": "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
     "/sys/fs/cgroup/cgroup.controllers": "cpuset cpu io memory hugetlb pids\n",
     "/proc/filesystems": "nodev\tsysfs\nnodev\toverlay\n",
-    "/proc/self/mountinfo": "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n",
+    "/proc/self/mountinfo": ROOT,
+    "/proc/self/uid_map": "         0          0 4294967295\n",
 }
 
 
@@ -479,6 +481,9 @@ def host(files: dict[str, str] | None = None, *, without: frozenset[str] = froze
         (host(user=1000), "root", "with sudo"),
         (host(architecture="riscv64"), "system", "another host"),
         (host({"/proc/self/status": "CapEff:\t00000000a80425fb\n"}), "privileges", "--privileged"),
+        (host({"/proc/self/uid_map": "         0       1000          1\n"}), "privileges", "--privileged"),
+        (host({"/proc/self/mountinfo": ROOT + "23 22 0:5 /sys /proc/sys ro - proc proc rw\n"}), "privileges", "--privileged"),
+        (host({"/proc/self/mountinfo": ROOT + "24 22 0:6 / /sys/fs/cgroup ro,nosuid - cgroup2 cgroup rw\n"}), "privileges", "--privileged"),
         (
             host(has_tree=False, without=frozenset({"systemd-nspawn", "debootstrap", "zstd"})),
             "programs",
@@ -509,6 +514,9 @@ def test_what_a_host_lacks_is_reported_with_its_remedy(subject: preflight.Subjec
 def test_a_suitable_host_passes_every_check() -> None:
     report = preflight.examine(host())
     assert (len(report.results), report.errors) == (len(preflight.CHECKS), [])
+    # the last of several mounts at one path counts
+    again = "23 22 0:6 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n24 23 0:6 / /sys/fs/cgroup rw - cgroup2 cgroup rw\n"
+    assert preflight.examine(host({"/proc/self/mountinfo": ROOT + again})).errors == []
     # what makes the Debian tree is needed once, and not where a file has everything
     assert preflight.examine(host(without=frozenset({"debootstrap", "apt-get", "zstd"}))).errors == []
     assert preflight.examine(host(has_tree=False, offers_tree=True, without=frozenset({"debootstrap", "apt-get"}))).errors == []

@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +29,20 @@ _CAPABILITIES: Final = {"CAP_NET_ADMIN": 12, "CAP_SYS_CHROOT": 18, "CAP_SYS_PTRA
 """Capabilities for mounts, namespaces, networks and devices, and their bits (linux/capability.h)."""
 _CONTROLLERS: Final = ("cpu", "cpuset", "memory", "pids")
 """The controllers that the kubelet needs (kubernetes v1.36: pkg/kubelet/cm/cgroup_manager_linux.go)."""
+
+
+_PRIVILEGED: Final = "use the host itself, or start the container as root of the host, with `--privileged`"
+_ALL_USERS: Final = ["0", "0", str(2**32 - 1)]
+"""The users of the first user namespace (user_namespaces(7)): in others, root may change neither the kernel's settings nor devices."""
+_CGROUPS: Final = frozenset({"cgroup", "cgroup2"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Mount:
+    path: str
+    options: frozenset[str]
+    """Those of the mount, not of its file system."""
+    kind: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,10 +84,10 @@ def this_host(sources: BinarySources | None = None) -> Subject:
 
 
 def _permitted(look: Callable[[], bool]) -> bool:
-    """Return what is found, False if we may not look, because HOME is that of another user."""
+    """Return what is found, False if we may not look, because HOME is that of another user; the check of the storage reports it."""
     try:
         return look()
-    except PermissionError:
+    except (PermissionError, HostError):
         return False
 
 
@@ -113,15 +127,27 @@ def _root(subject: Subject) -> Iterable[Finding]:
 
 
 def _privileges(subject: Subject) -> Iterable[Finding]:
+    for reason in _restrictions(subject) if subject.user == 0 else ():
+        yield Finding(text=f"{reason}: this is a container without privileges", remedy=_PRIVILEGED)
+
+
+def _restrictions(subject: Subject) -> Iterator[str]:
+    """Yield what root may not do here."""
     line = next((line for line in subject.read("/proc/self/status").splitlines() if line.startswith("CapEff:")), "")
-    if subject.user == 0 and line:
-        held = int(line.split()[1], 16)
-        missing = [name for name, bit in _CAPABILITIES.items() if not held >> bit & 1]
-        if missing:
-            yield Finding(
-                text=f"root lacks {', '.join(missing)}: this is a container without privileges",
-                remedy="use the host itself, or start the container with `--privileged`",
-            )
+    held = int(line.split()[1], 16) if line else -1
+    if missing := [name for name, bit in _CAPABILITIES.items() if not held >> bit & 1]:
+        yield f"root lacks {', '.join(missing)}"
+    if subject.read("/proc/self/uid_map").split() not in ([], _ALL_USERS):
+        yield "root of this user namespace is another user on the host"
+    if found := _read_only(subject.read("/proc/self/mountinfo")):
+        yield f"{', '.join(found)} {'is' if len(found) == 1 else 'are'} read-only"
+
+
+def _read_only(mountinfo: str) -> list[str]:
+    """Return the mounts of cgroups and kernel settings to which nobody can write."""
+    mounts = {row.path: row for row in _mounts(mountinfo)}
+    settings = [mounts[path] for path in ("/proc", "/proc/sys") if path in mounts][-1:]
+    return [row.path for row in (*settings, *(row for row in mounts.values() if row.kind in _CGROUPS)) if "ro" in row.options]
 
 
 def _programs(subject: Subject) -> Iterable[Finding]:
@@ -148,7 +174,7 @@ def _python(subject: Subject) -> Iterable[Finding]:
 
 def _cgroups(subject: Subject) -> Iterable[Finding]:
     mounts = [line.split() for line in subject.read("/proc/mounts").splitlines()]
-    found = {row[2]: row[1] for row in mounts if len(row) > 2 and row[2] in {"cgroup", "cgroup2"}}
+    found = {row[2]: row[1] for row in mounts if len(row) > 2 and row[2] in _CGROUPS}
     if not found:
         yield Finding(text="no cgroups are mounted", remedy="boot with systemd; on WSL set `systemd=true` below [boot] in /etc/wsl.conf")
         return
@@ -215,14 +241,19 @@ def _network(subject: Subject) -> Iterable[Finding]:
 
 
 def _kind_of(path: Path, mountinfo: str) -> str:
-    """Return the type of the file system that contains a path (proc_pid_mountinfo(5))."""
+    """Return the type of the file system that contains a path."""
     best, kind = "", ""
+    for row in _mounts(mountinfo):
+        if path.is_relative_to(row.path) and len(row.path) >= len(best):
+            best, kind = row.path, row.kind
+    return kind
+
+
+def _mounts(mountinfo: str) -> Iterator[_Mount]:
+    """Yield all mounts; the last one at a path covers the others (proc_pid_mountinfo(5))."""
     for line in filter(None, mountinfo.split("\n")):  # names of mount points may contain any other white space
         words = line.split(" ")
-        mount = words[4]
-        if path.is_relative_to(mount) and len(mount) >= len(best):
-            best, kind = mount, words[words.index("-") + 1]
-    return kind
+        yield _Mount(path=words[4], options=frozenset(words[5].split(",")), kind=words[words.index("-") + 1])
 
 
 def _read(path: str) -> str:
