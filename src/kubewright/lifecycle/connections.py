@@ -86,9 +86,14 @@ class Connections:
         try:
             return find()
         except (Unreachable, WaitTimeout) as error:
-            access, self._lost = instead()
-            self._reporter.emit(Warned(text=f"{error.what}; stand-ins at {access.server} replace the cluster"))
+            access, stand_ins = instead()
+            self.replace_cluster(stand_ins, server=access.server, reason=error.what)
             return access
+
+    def replace_cluster(self, stand_ins: StandIns, *, server: str, reason: str) -> None:
+        """Continue a dry run with stand-ins instead of a cluster and its etcd, with a warning that has the reason."""
+        self._lost = list(stand_ins)
+        self._reporter.emit(Warned(text=f"{reason}; stand-ins at {server} replace the cluster"))
 
     def etcd(self, reach: Callable[[], Etcd]) -> Etcd:
         """Return a client of etcd, which changes no members in plans and dry runs."""

@@ -89,12 +89,48 @@ def test_a_machine_without_a_cluster_is_not_upgraded(path, run):
     assert (code, (NO_CONTROL_PLANE if apply else NO_NODE) in err) == (1, True)
 
 
-@pytest.mark.parametrize(("words", "reason"), [(("apply", "v1.36.3", "-f"), NO_CONTROL_PLANE), (("node",), NO_NODE)])
-def test_a_dry_run_of_an_upgrade_needs_a_cluster(words, reason, run, monkeypatch, tmp_path):
-    """kubeadm plays it on placeholder objects, whose result says nothing about an upgrade."""
+OF_KUBELET = {"config.yaml", "instance-config.yaml"}
+OF_CONTROL_PLANE = {"kube-apiserver.yaml", "kube-controller-manager.yaml", "kube-scheduler.yaml"}
+
+
+@pytest.mark.parametrize(
+    ("words", "missing", "files"),
+    [
+        ("apply v1.36.3", "admin.conf", OF_KUBELET | OF_CONTROL_PLANE),
+        ("apply phase control-plane v1.36.3", "admin.conf", OF_CONTROL_PLANE),
+        ("node", "kubelet.conf", OF_KUBELET),
+        ("node --kubeconfig=/nowhere.conf", "/nowhere.conf", OF_KUBELET),
+    ],
+)
+def test_a_dry_run_of_an_upgrade_without_a_cluster_uses_placeholder_data(words, missing, files, monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("KUBEADM_UPGRADE_DRYRUN_DIR", str(tmp_path / "dry"))
-    code, err = run("upgrade", *words, "--dry-run")
-    assert (code, reason in err, (tmp_path / "dry").exists()) == (1, True, False)
+    code, (out, err) = main(["upgrade", *words.split(), "--dry-run"]), capsys.readouterr()
+    assert (code, "Would write file" in out) == (0, True), err
+    assert f"{missing} does not exist; stand-ins at https://192.168.0.101:6443 replace the cluster" in err
+    assert {path.name for path in (tmp_path / "dry").iterdir()} == files
+    assert not (tmp_path / "machine").exists()
+
+
+def test_a_dry_run_takes_the_address_and_the_runtime_of_an_upgrade_from_the_machine(machine, monkeypatch, tmp_path, capsys):
+    """kubeadm uses those of its placeholder objects, even if the machine has others."""
+    layout, dry = Layout.below(PurePosixPath(tmp_path / "machine")), tmp_path / "dry"
+    manifest = "metadata: {annotations: {kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint: '10.0.0.7:443'}}"
+    for path, text in ((layout.manifest("kube-apiserver"), manifest), (layout.kubelet_flags, 'A="--container-runtime-endpoint=unix:///x"')):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(text)
+    monkeypatch.setenv("KUBEADM_UPGRADE_DRYRUN_DIR", str(dry))
+    assert main(["upgrade", "node", "--dry-run"]) == 0, capsys.readouterr().err
+    assert "--advertise-address=10.0.0.7" in (dry / "kube-apiserver.yaml").read_text()
+    assert "unix:///x" in (dry / "config.yaml").read_text()
+    assert not (dry / "etcd.yaml").exists()
+
+
+@pytest.mark.parametrize("section", ["apply", "node"])
+def test_a_plan_of_an_upgrade_needs_a_cluster(section, run, tmp_path):
+    path = file(tmp_path, "UpgradeConfiguration", f"{section}: {{dryRun: true}}\n")
+    version = ["v1.36.3"] if section == "apply" else []
+    code, err = run("upgrade", section, *version, "--plan", "--config", path)
+    assert (code, ".conf does not exist" in err) == (1, True)
 
 
 @pytest.mark.parametrize("path", TREES)

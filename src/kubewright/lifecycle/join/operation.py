@@ -95,7 +95,7 @@ def _nobody(ctx: JoinContext) -> tuple[Access, list[Mapping[str, Any]]]:
     plane, token = ctx.join.control_plane, ctx.join.discovery.tls_bootstrap_token
     key = plane.certificate_key if plane is not None else ""
     shared = [stand_ins.shared_certificates(key, clock=ctx.clock, random=ctx.random)] if key else []
-    access = Access(server=stand_ins.SERVER, ca_pem=stand_ins.cluster_authority(), identity=BearerToken(token) if token else Anonymous())
+    access = stand_ins.access(BearerToken(token) if token else Anonymous())
     return access, [*stand_ins.cluster_objects(), stand_ins.node(ctx.join.node_registration.name), *shared]
 
 

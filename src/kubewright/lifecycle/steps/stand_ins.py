@@ -1,8 +1,8 @@
 """Objects of a missing cluster for plans and dry runs: kubeadm's stand-ins (kubeadm v1.36: util/apiclient/dryrun.go).
 
 These are objects or files that others create in a real run, based on what the phases did before; and the whole cluster
-for `join --dry-run` if there is none. Values are kubeadm's, so that a command line with its pin is valid for both
-tools.
+for `join --dry-run` and `upgrade --dry-run` if there is none. Values are kubeadm's, so that a command line with its pin
+is valid for both tools.
 """
 
 from __future__ import annotations
@@ -18,13 +18,17 @@ from kubewright.apis.machine import Addresses, Layout
 from kubewright.base import yaml
 from kubewright.base.clock import Clock
 from kubewright.base.randomness import Random
+from kubewright.base.versions import OWN
 from kubewright.host.desired import File
+from kubewright.kube.credentials import Access, Anonymous, Identity
 from kubewright.lifecycle import stored_configuration
 from kubewright.manifests import configmaps
 
 KUBELET_FILES: Final[tuple[Callable[[Layout], PurePosixPath], ...]] = (lambda layout: layout.kubelet_client_current,)
 """Files that the kubelet creates once it runs. Their content is never read."""
 SERVER: Final = "https://192.168.0.101:6443"
+_API_SERVER: Final = "kube-apiserver"
+_NOBODY: Final = Anonymous()
 _CA: Final = """
 MIIDBTCCAe2gAwIBAgIINJftaB+OWwAwDQYJKoZIhvcNAQELBQAwFTETMBEGA1UEAxMKa3ViZXJuZXRlczAeFw0yNDA3MDgxMjQwMDRaFw0zNDA3MDYxMjQ1
 MDRaMBUxEzARBgNVBAMTCmt1YmVybmV0ZXMwggEiMA0GCSqGSIb3DQEBAQUAA4IBDwAwggEKAoIBAQDaQDdigOyWim6W/48n3PHoVeVBSid6WcndEWuUq5gB
@@ -98,6 +102,30 @@ def cluster_authority() -> bytes:
 def cluster_objects() -> list[dict[str, Any]]:
     """Return the objects that a joining machine reads."""
     return [configmaps.config_map(name, {key: yaml.dump(document)}) for (name, key, _), document in _STORED]
+
+
+def objects_of_upgrade(node_name: str) -> list[dict[str, Any]]:
+    """Return the objects that a machine reads for its upgrade: this Node and its API server are all that the cluster has.
+
+    Their version is the first one of our minor release, as kubeadm's for the server.
+    """
+    version = f"v{OWN.line}.0"
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{_API_SERVER}-{node_name}",
+            "namespace": stored_configuration.NAMESPACE,
+            "labels": {"component": _API_SERVER, "tier": "control-plane"},
+        },
+        "spec": {"nodeName": node_name, "containers": [{"name": _API_SERVER, "image": f"registry.k8s.io/{_API_SERVER}:{version}"}]},
+    }
+    return [*cluster_objects(), {**node(node_name), "status": {"nodeInfo": {"kubeletVersion": version}}}, pod]
+
+
+def access(identity: Identity = _NOBODY) -> Access:
+    """Return the access to the cluster, with which nothing connects."""
+    return Access(server=SERVER, ca_pem=cluster_authority(), identity=identity)
 
 
 def shared_certificates(certificate_key: str, *, clock: Clock, random: Random) -> dict[str, Any]:

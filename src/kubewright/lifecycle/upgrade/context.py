@@ -13,8 +13,9 @@ from kubewright.base.records import asdict, dataclass, field, replace
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.retrying import RetryingKube
 from kubewright.lifecycle import stored_configuration
+from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.context import MachineContext
-from kubewright.lifecycle.steps import operation_lease
+from kubewright.lifecycle.steps import operation_lease, stand_ins
 from kubewright.lifecycle.upgrade import configuration
 from kubewright.lifecycle.upgrade.request import UpgradeOptions
 
@@ -36,7 +37,8 @@ class UpgradeTask:
     """The request for this machine.
 
     `version` is '' if the version that the cluster stores is used. `init` is the machine's own part of the
-    configuration; `control_plane`: it has an API server.
+    configuration; `control_plane`: it has an API server. `without_cluster`: there is no kubeconfig, and this is a dry
+    run, which continues with stand-ins.
     """
 
     configuration: UpgradeConfiguration
@@ -44,6 +46,7 @@ class UpgradeTask:
     version: str
     init: InitConfiguration
     control_plane: bool
+    without_cluster: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +84,16 @@ class UpgradeContext(MachineContext):
     def control_plane(self) -> bool:
         """Whether this machine has an API server."""
         return self.task.control_plane
+
+    @property
+    def kubeconfig(self) -> PurePosixPath:
+        """The kubeconfig of this run."""
+        return kubeconfig_path(self.request, self.host.layout, control_plane=self.control_plane)
+
+    @property
+    def without_cluster(self) -> bool:
+        """Whether this is a dry run on stand-ins; a plan requires a cluster."""
+        return self.task.without_cluster and self.bound.mode is Mode.NARRATE
 
     @property
     def node_name(self) -> str:
@@ -134,7 +147,7 @@ class UpgradeContext(MachineContext):
     @property
     def administrator(self) -> Access:
         """The contents of admin.conf. Raises CertificateError if it does not exist."""
-        return load_access(self.host.layout.kubeconfig("admin"), read=self.host.read)
+        return self._load(self.host.layout.kubeconfig("admin"))
 
     def health_endpoint(self, server: str, path: str) -> HealthEndpoint:
         """Return the health endpoint of a component of this machine; it is closed at the end of the run."""
@@ -165,10 +178,16 @@ class UpgradeContext(MachineContext):
 
     @property
     def _access(self) -> Access:
-        """The kubeconfig that was given; otherwise admin.conf, or on a worker kubelet.conf."""
-        if self.request.kubeconfig:
-            return load_access(PurePosixPath(self.request.kubeconfig), read=self.host.read)
-        return self.administrator if self.control_plane else load_access(self.host.layout.kubeconfig("kubelet"), read=self.host.read)
+        """The contents of the kubeconfig of this run."""
+        return self._load(self.kubeconfig)
+
+    def _load(self, path: PurePosixPath) -> Access:
+        return stand_ins.access() if self.without_cluster else load_access(path, read=self.host.read)
+
+
+def kubeconfig_path(request: UpgradeOptions, layout: Layout, *, control_plane: bool) -> PurePosixPath:
+    """Return the kubeconfig that was given; otherwise admin.conf, or on a worker kubelet.conf."""
+    return PurePosixPath(request.kubeconfig) if request.kubeconfig else layout.kubeconfig("admin" if control_plane else "kubelet")
 
 
 def only_control_planes(ctx: UpgradeContext) -> str | None:

@@ -10,7 +10,7 @@ from kubewright.apis.kubeadm import cluster_document
 from kubewright.apis.kubeadm.node_types import UpgradeApply, UpgradeConfiguration, UpgradeNode
 from kubewright.apis.kubeadm.types import InitConfiguration, LocalAPIEndpoint
 from kubewright.apis.kubeadm.versions import resolve
-from kubewright.apis.machine import Addresses
+from kubewright.apis.machine import CRI_SOCKET, Addresses
 from kubewright.base import yaml
 from kubewright.base.errors import HostError, KubewrightError, UsageError
 from kubewright.base.events import Warned
@@ -23,10 +23,10 @@ from kubewright.lifecycle import kept_patches, machine_record
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.operation import Bound, DryRun, Operation, Prepared
-from kubewright.lifecycle.steps import own_runtime
+from kubewright.lifecycle.steps import own_runtime, stand_ins
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, DetectedCluster
 from kubewright.lifecycle.upgrade.configuration import machine_part
-from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask, report
+from kubewright.lifecycle.upgrade.context import UpgradeContext, UpgradeTask, kubeconfig_path, report
 from kubewright.lifecycle.upgrade.phases import APPLY as APPLY_PHASES
 from kubewright.lifecycle.upgrade.phases import NODE as NODE_PHASES
 from kubewright.lifecycle.upgrade.planning import versions
@@ -51,7 +51,8 @@ def prepare(request: UpgradeOptions, machine: TargetMachine) -> Prepared[Upgrade
 
     Raises as `configure` does, UsageError for an unusable version and an unknown phase, HostError for a machine that
     joined through a hub, and for a kubelet if the machine runs kubewright's agent, CertificateError for a machine that
-    is not part of a cluster, and DocumentError for a control plane whose manifest does not contain its endpoint.
+    is not part of a cluster (unless this is a dry run), and DocumentError for a control plane whose manifest does not
+    contain its endpoint.
     """
     if request.drain and not request.kubelet:
         raise UsageError(
@@ -73,18 +74,37 @@ def prepare(request: UpgradeOptions, machine: TargetMachine) -> Prepared[Upgrade
         init = replace(init, patches_directory=str(host.layout.patches))
     if request.kubelet:
         _require_kubelet(host)
-    if request.section == APPLY_SECTION and not control_plane:
+    task = UpgradeTask(configuration=configuration, settings=settings, version=version, init=init, control_plane=control_plane)
+    applies = request.section == APPLY_SECTION
+    path = kubeconfig_path(request, host.layout, control_plane=control_plane or applies)
+    if settings.dry_run and host.state(path) is None:
+        task = _without_cluster(task, host, control_plane=control_plane or applies)
+    elif applies and not control_plane:
         raise UsageError("this machine is not a control plane", remedy="run `upgrade apply` on a control plane, and `upgrade node` here")
-    if not request.kubeconfig:
-        load_access(host.layout.kubeconfig("admin" if control_plane else "kubelet"), read=host.read)
+    elif not request.kubeconfig:
+        load_access(path, read=host.read)
     return Prepared(
-        configuration=UpgradeTask(configuration=configuration, settings=settings, version=version, init=init, control_plane=control_plane),
+        configuration=task,
         host=host,
         warnings=[*loaded.warnings, *ignored],
         only=request.only,
         skip=tuple(settings.skip_phases),
         dry_run=bool(settings.dry_run),
     )
+
+
+def _without_cluster(task: UpgradeTask, host: Host, *, control_plane: bool) -> UpgradeTask:
+    """Return the request of a dry run on stand-ins, for which a machine without a manifest can be a control plane.
+
+    As in every dry run of kubeadm, etcd is left out and no certificate is renewed (kubeadm v1.36:
+    phases/upgrade/staticpods.go, DryRunStaticPodUpgrade).
+    """
+    init, detected = task.init, host.facts.detected
+    if control_plane and not task.control_plane:
+        address = detected.default_ipv4 or detected.default_ipv6 or _ANYWHERE
+        init = replace(init, local_api_endpoint=LocalAPIEndpoint(advertise_address=address))
+    settings = replace(task.settings, certificate_renewal=False, etcd_upgrade=False)
+    return replace(task, settings=settings, init=init, control_plane=control_plane, without_cluster=True)
 
 
 def machine_of(
@@ -155,7 +175,13 @@ def context(request: UpgradeOptions, task: UpgradeTask, bound: Bound) -> Upgrade
 
 
 def _opening(ctx: UpgradeContext) -> None:
-    """Report which patches are used, and print the cluster's configuration if `--print-config` was given."""
+    """Report which patches are used, and print the cluster's configuration if `--print-config` was given.
+
+    In a dry run without a cluster, stand-ins replace it first (kubeadm v1.36: cmd/upgrade/common.go, getClient).
+    """
+    if ctx.without_cluster:
+        reason = f"the kubeconfig {ctx.kubeconfig} does not exist"
+        ctx.bound.connections.replace_cluster(stand_ins.objects_of_upgrade(ctx.node_name), server=stand_ins.SERVER, reason=reason)
     kept = ctx.host.layout.patches
     if ctx.task.init.patches_directory == str(kept) and ctx.host.state(kept) is not None:
         ctx.say("patches", "Using the patches of the last run; `--patches DIR` uses others, and `--patches none` deletes them")
@@ -238,8 +264,8 @@ def _node_name(host: Host) -> str:
 
 
 def _runtime_socket(host: Host) -> str:
-    """Return the runtime's socket from the kubelet's files, otherwise a socket that exists; '' for none."""
-    return next(filter(None, (own_runtime.configured(host), *host.facts.detected.cri_sockets)), "")
+    """Return the runtime's socket from the kubelet's files, otherwise a socket that exists, otherwise kubeadm's default."""
+    return next(filter(None, (own_runtime.configured(host), *host.facts.detected.cri_sockets)), CRI_SOCKET)
 
 
 def _endpoint(host: Host) -> LocalAPIEndpoint:
