@@ -50,6 +50,35 @@ def test_api_servers_that_would_be_two_minor_releases_apart_are_told_by_the_name
     assert [found.partition(";")[0] for found in told_by(box, "APIServerSkew")] == [text] * told
 
 
+@pytest.mark.parametrize(
+    ("section", "kubelet", "servers"),
+    [
+        ("apply", OLD, []),
+        ("apply", NEW, [f"{OLD} of node2"]),
+        ("apply", "v1.36.4", [f"{NEW} of this machine", f"{OLD} of node2"]),
+        ("node", NEW, []),  # it waits for the other machine
+        ("node", "v1.36.4", [f"{NEW} of this machine"]),
+    ],
+)
+def test_api_servers_that_are_older_than_the_given_kubelet_are_told_before_the_confirmation(box, tmp_path, section, kubelet, servers):
+    with_another_control_plane(box, status="True")
+    store(box, kubernetesVersion=NEW)
+    asked = []
+    with suppress(HostError, UsageError):
+        options = {"kubelet": box.kubelet(kubelet, path=tmp_path / "new-kubelet")}
+        box.upgrade(section=section, ask=lambda _: asked.append(told_by(box, "KubeletSkew")) or "n", options=options)
+    found = asked[0] if section == "apply" else told_by(box, "KubeletSkew")
+    assert [text.partition(";")[0] for text in found] == [f"the kubelet {kubelet} is newer than the API server {one}" for one in servers]
+    assert len(asked) == (section == "apply")
+
+
+def test_a_file_that_is_no_kubelet_is_told_before_the_confirmation(box, tmp_path):
+    with pytest.raises(UsageError, match="the answer was not y"):
+        box.upgrade(ask=lambda _: "n", options={"kubelet": box.kubelet("nonsense", path=tmp_path / "new-kubelet")})
+    [text] = told_by(box, "KubeletSkew")
+    assert "new-kubelet does not report its version" in text
+
+
 def test_arguments_that_the_new_version_does_not_know_are_warned_about(box):
     store(box, scheduler={"extraArgs": [{"name": "no-such-flag", "value": "1"}]})
     box.upgrade()

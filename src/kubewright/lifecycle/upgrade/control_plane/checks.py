@@ -20,6 +20,7 @@ from kubewright.kube.resources import NODE
 from kubewright.kube.server_info import server_version
 from kubewright.lifecycle.steps import component_versions, preflight, renewal
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
+from kubewright.lifecycle.upgrade import kubelet_skew
 from kubewright.lifecycle.upgrade.control_plane import disk_space, gate, hand_edits, phase
 from kubewright.lifecycle.upgrade.planning import versions
 from kubewright.lifecycle.upgrade.planning.health import Health
@@ -131,6 +132,12 @@ def _apart(ctx: UpgradeContext) -> Iterator[Finding]:
             )
 
 
+def _newer_kubelet(ctx: UpgradeContext) -> Iterator[Finding]:
+    """Find API servers that are older than the kubelet which is to be installed: none may be (version skew policy)."""
+    for text in kubelet_skew.newer_than_servers(ctx) if ctx.request.kubelet else ():
+        yield Finding(text=text, remedy="leave out --kubelet until all control planes have been upgraded")
+
+
 def _unknown_members(ctx: UpgradeContext) -> Iterator[Finding]:
     """Find members of etcd without a Node: each counts for the majority, although its machine may have left the cluster."""
     if not ctx.upgrades_etcd or ctx.cluster.etcd.external is not None:
@@ -200,6 +207,7 @@ _OF_REPLACED: Final = {"EtcdQuorum": _quorum, "OtherAPIServer": _other_servers, 
 _CHECKS: Final = (
     Check(name="EtcdMinor", find=_other_minor),
     Check(name="APIServerSkew", find=_apart),
+    Check(name="KubeletSkew", find=_newer_kubelet),
     Check(name="CertificateExpiration", find=_expiring),
     Check(name="EtcdMembers", find=_unknown_members),
     Check(name="LocalAPIServer", find=_shared_endpoints),
