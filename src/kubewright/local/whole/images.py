@@ -6,6 +6,7 @@ An archive is untrusted input: the host only passes its bytes on, and containerd
 from __future__ import annotations
 
 import gzip
+import os
 import pwd
 import re
 import shutil
@@ -30,6 +31,10 @@ _IMPORT: Final = ("ctr", "-n", "k8s.io", "images", "import", "--local", "--snaps
 _MAGIC: Final = 257
 """The place of the magic of a tar header (POSIX.1-1988 ustar, and GNU tar)."""
 _GZIP: Final = b"\x1f\x8b"
+_GUNZIP: Final = ("bash", "-c", 'set -o pipefail; gzip -dc | { "$@"; code=$?; cat >/dev/null; exit $code; }', "bash")
+"""Runs a command in a machine with decompressed input. What the command leaves of it is read too, so that gzip fails only for a damaged archive."""
+_OTHERS: Final = {b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz", b"BZh": "bzip2"}
+"""The magic of other kinds of compression, which machines have no programs for."""
 _BLOCK: Final = 512
 _NOGROUP: Final = 65534
 _NAMED: Final = re.compile(r"^unpacking (\S+) \(", re.MULTILINE)
@@ -88,6 +93,11 @@ def _require_tar(file: IO[bytes], name: str) -> None:
             start = gzip.GzipFile(fileobj=file).read(_BLOCK)
         except (OSError, EOFError, zlib.error):
             start = b""
+    if program := next((program for magic, program in _OTHERS.items() if start.startswith(magic)), ""):
+        raise DocumentError(
+            f"{quoted(name)} is not a tar archive that machines can read: it is compressed with {program}",
+            remedy=f"decompress it, for example with `{program} -dc FILE | kubewright local load -`",
+        )
     if start[_MAGIC : _MAGIC + 5] != b"ustar":
         raise DocumentError(f"{quoted(name)} is not a tar archive", remedy="write one with `docker save IMAGE`, or an OCI archive")
     file.seek(0)
@@ -124,14 +134,15 @@ def load_as(user: int, machines: Sequence[Machine], path: str) -> list[str]:
 
 
 def load(machines: Sequence[Machine], file: IO[bytes]) -> list[str]:
-    """Import an archive into machines, at the same time; returns the names of its images.
+    """Import an archive into machines, at the same time; returns the names of its images. The machines decompress it.
 
-    Raises HostError with what containerd reports.
+    Raises HostError with what containerd reports, DocumentError if no image has a name: containerd ignores those.
     """
+    command = (*_GUNZIP, *_IMPORT) if os.pread(file.fileno(), len(_GZIP), 0) == _GZIP else _IMPORT
 
     def load_into(machine: Machine) -> list[str]:
         with Path(f"/proc/self/fd/{file.fileno()}").open("rb") as own:  # with a position of its own
-            ended = subprocess.run(machine.argv(*_IMPORT), stdin=own, capture_output=True, check=False, env=environment())
+            ended = subprocess.run(machine.argv(*command), stdin=own, capture_output=True, check=False, env=environment())
         said = _ESCAPES.sub("", (ended.stdout + ended.stderr).decode(errors="replace"))
         if ended.returncode:
             raise HostError(
@@ -142,5 +153,7 @@ def load(machines: Sequence[Machine], file: IO[bytes]) -> list[str]:
         return _NAMED.findall(said)
 
     with ThreadPoolExecutor(len(machines)) as pool:
-        found = list(pool.map(load_into, machines))
-    return sorted({name for names in found for name in names})
+        found = {name for names in pool.map(load_into, machines) for name in names}
+    if not found:
+        raise DocumentError("no image in the archive has a name", remedy="save images by their names, with `docker save NAME:TAG`")
+    return sorted(found)
