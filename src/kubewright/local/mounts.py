@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -35,7 +36,7 @@ def parse(text: str) -> Mount:
     parts = text.split(":")
     if not 2 <= len(parts) <= 3 or not all(parts) or not text.isprintable() or parts[2:] not in ([], ["ro"], ["rw"]):
         raise UsageError(f"{quoted(text)} is not a mount", remedy=_REMEDY)
-    target = PurePosixPath(parts[1])
+    target = PurePosixPath(re.sub("^/+", "/", parts[1]))  # two slashes at the start would stay (pathlib)
     if not target.is_absolute() or ".." in target.parts:
         raise UsageError(f"{quoted(text)}: a path in machines must be absolute, unlike {quoted(parts[1])}", remedy=_REMEDY)
     if any(own.is_relative_to(target) for own in _MACHINES_OWN) or any(target.is_relative_to(kernels) for kernels in _KERNELS):

@@ -179,9 +179,8 @@ class Machine:
         """Mount a directory or file of the host in a running machine; returns whether it was not mounted before. Raises HostError."""
         if self._has_mount(one.target):
             return False
-        run(sys.executable, "-P", "-m", "kubewright.machines.mounting", str(self.leader), str(one.source), one.target)
-        if one.read_only:
-            self.run("mount", "-o", "remount,bind,ro", one.target)
+        words = (str(self.leader), str(one.source), one.target, "ro" if one.read_only else "rw")
+        run(sys.executable, "-P", "-m", "kubewright.machines.mounting", *words)
         return True
 
     def unbind(self, target: str) -> bool:

@@ -1,30 +1,37 @@
-"""Mounts a directory or file of the host in a running machine: `python -m kubewright.machines.mounting PID SOURCE TARGET`.
+"""Mounts a directory or file of the host in a running machine: `python -m kubewright.machines.mounting PID SOURCE TARGET ro|rw`.
 
-mount(2) cannot reach from one mount namespace into another; open_tree(2) and move_mount(2) can (Linux 5.2). A
-separate process does this, because only a process with a single thread may enter another mount namespace (setns(2)).
+mount(2) cannot reach from one mount namespace into another; open_tree(2) and move_mount(2) can (Linux 5.2). With `ro`,
+mount_setattr(2) makes the mount and those below it read-only (Linux 5.12) before the machine sees them. A separate
+process does this, because only a process with a single thread may enter another mount namespace (setns(2)).
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import sys
 from pathlib import Path
 from typing import Final
 
 _OPEN_TREE: Final = 428
 _MOVE_MOUNT: Final = 429
+_MOUNT_SETATTR: Final = 442
 """The numbers of the system calls, which are the same for all architectures (linux: scripts/syscall.tbl)."""
 _HERE: Final = -100
 _CLONE: Final = 0x1 | 0x8000
 """OPEN_TREE_CLONE and AT_RECURSIVE: a copy of the mount with those below it (linux/mount.h, linux/fcntl.h)."""
 _FROM_DESCRIPTOR: Final = 0x4
+_ITSELF: Final = 0x1000 | 0x8000
+"""AT_EMPTY_PATH and AT_RECURSIVE: the tree of a descriptor."""
+_READ_ONLY: Final = struct.pack("=QQQQ", 1, 0, 0, 0)
+"""A mount_attr that sets MOUNT_ATTR_RDONLY (linux/mount.h)."""
 _MOUNT_NAMESPACE: Final = 0x00020000
 
 
 def main() -> int:
     """Mount, and create the path in the machine if it does not exist. Exit code 1 with the reason if that is not possible."""
-    pid, source, target = sys.argv[1:]
+    pid, source, target, mode = sys.argv[1:]
     is_directory = Path(source).is_dir()
     libc = ctypes.CDLL(None, use_errno=True)
 
@@ -36,6 +43,8 @@ def main() -> int:
 
     try:
         tree = call(libc.syscall, _OPEN_TREE, _HERE, os.fsencode(source), _CLONE)
+        if mode == "ro":
+            call(libc.syscall, _MOUNT_SETATTR, tree, b"", _ITSELF, _READ_ONLY, len(_READ_ONLY))
         namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
         call(libc.setns, namespace, _MOUNT_NAMESPACE)
         make_place(Path(target), is_directory=is_directory)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,7 +15,7 @@ from kubewright.base.records import replace
 from kubewright.local import mounts, record
 from kubewright.local.mounts import Mount
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
-from kubewright.local.whole import addons
+from kubewright.local.whole import addons, members
 from kubewright.local.whole.services import volumes
 from kubewright.machines import mounting
 from kubewright.manifests import corefile
@@ -84,11 +87,27 @@ def test_a_mount_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert mounts.parse("/srv/../data:/mnt/data") == Mount(source=Path("/data"), target=PurePosixPath("/mnt/data"))
     assert mounts.parse("x:/mnt/x:ro") == Mount(source=tmp_path / "x", target=PurePosixPath("/mnt/x"), read_only=True)
     assert str(mounts.parse("/a:/var/lib/app:ro")) == "/a:/var/lib/app:ro"
+    assert str(mounts.parse("/a://mnt//x/")) == "/a:/mnt/x"  # POSIX lets two leading slashes mean something else
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "/a", ":/b", "/a:", "/a:b", "/a:/b:rx", "/a:/b:ro:x", "/a:/", "/a:/etc", "/a:/var", "/a:/proc/x", "/a:/var/run/x", "/a:/x/../etc"],
+    [
+        "",
+        "/a",
+        ":/b",
+        "/a:",
+        "/a:b",
+        "/a:/b:rx",
+        "/a:/b:ro:x",
+        "/a:/",
+        "/a:/etc",
+        "/a:/var",
+        "/a:/proc/x",
+        "/a:/var/run/x",
+        "/a:/x/../etc",
+        "/a://etc",
+    ],
 )
 def test_a_mount_that_machines_cannot_have_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
@@ -125,6 +144,35 @@ def test_a_place_for_a_mount_replaces_only_what_an_earlier_mount_has_left(tmp_pa
     mounting.make_place(place, is_directory=True)
     mounting.make_place(place / "file", is_directory=False)
     assert [path.read_text() for path in place.iterdir()] == ["kept"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts in other namespaces")
+def test_nothing_below_a_read_only_mount_of_a_running_machine_can_be_written_to(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    (source / "below").mkdir(parents=True)
+    # the mount below exists only in the namespace of this shell, which mounts in the one of the "machine"
+    script = f"""
+        mount -t tmpfs none {source}/below
+        unshare --mount --propagation private sleep 60 & machine=$!
+        until [ "$(readlink /proc/$machine/ns/mnt)" != "$(readlink /proc/$$/ns/mnt)" ]; do sleep 0.01; done
+        for mode in ro rw; do
+            {sys.executable} -P -m kubewright.machines.mounting $machine {source} {tmp_path}/$mode $mode || exit 1
+            for place in . below; do nsenter -t $machine -m touch {tmp_path}/$mode/$place/$mode; done
+        done
+        kill $machine
+        ls {source} {source}/below
+    """
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert (ended.stdout.split(), ended.stderr.count("Read-only file system")) == (
+        [f"{source}:", "below", "rw", f"{source}/below:", "rw"],
+        2,
+    )
+
+
+def test_a_mount_below_another_is_mounted_after_it() -> None:
+    given = tuple(map(str, mounts.parse_all(["/a:/mnt/x/y", "/b:/mnt/x", "/c:/data:ro"])))
+    assert [one.target for one in members.binds(replace(CLUSTER, mounts=given))] == ["/data", "/mnt/x", "/mnt/x/y"]
 
 
 def test_the_record_keeps_mounts_and_refuses_broken_ones(tmp_path: Path) -> None:
