@@ -9,16 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.change import Action
+from kubewright.base.clock import FakeClock
 from kubewright.base.errors import UsageError
-from kubewright.base.events import RecordingReporter, Warned
+from kubewright.base.events import RecordingReporter, SilentReporter, Warned
+from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import replace
+from kubewright.binaries import BinarySources
 from kubewright.local import record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
-from kubewright.local.whole import members, registries
+from kubewright.local.whole import members, registries, up
 from kubewright.machines.machine import Bind
 from kubewright.machines.network import Network
+from kubewright.machines.parts import Parts
 
 NETWORK = Network(bridge="kwab12", ranges=("172.31.7.0/24",), services=("10.96.0.0/12",))
 CLUSTER = ClusterRecord(
@@ -103,3 +107,23 @@ def test_another_directory_replaces_the_former_one_and_none_removes_it(monkeypat
         assert [change.action for change in changes] == actions
         assert mounted.get("/etc/containerd/certs.d") == now
         former = wanted
+
+
+def test_what_was_made_before_a_proxy_is_refused_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths, done = ClusterPaths(tmp_path / "dev"), list[str]()
+    network = Network(bridge="kw01234567", ranges=("172.30.0.0/24",))
+    monkeypatch.setattr(up.preflight, "require", lambda _: None)
+    monkeypatch.setattr(up, "ensure_parts", lambda **_: Parts(base=tmp_path, kit=tmp_path, store=tmp_path))
+    monkeypatch.setattr(up, "disks", lambda: tmp_path / "kubewright" / "machines")
+
+    def claim_network(*_: object) -> Network:
+        done.append("claimed")
+        return network
+
+    monkeypatch.setattr(members, "claim_network", claim_network)
+    monkeypatch.setattr(up, "sweep", lambda _: done.append("swept"))
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://192.0.2.1:1080")
+    sources = BinarySources(cache=tmp_path / "cache")
+    with pytest.raises(UsageError, match="HTTPS_PROXY"):
+        up.up(paths, UpOptions(machines=True), sources=sources, reporter=SilentReporter(), clock=FakeClock(), random=SystemRandom())
+    assert done == ["claimed", "swept"]

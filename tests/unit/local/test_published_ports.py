@@ -303,6 +303,19 @@ def test_a_port_that_is_taken_is_refused_with_its_owner_and_nothing_changes() ->
     run(test)
 
 
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="the kernel has no IPv6")
+def test_the_same_port_of_both_families_and_protocols_can_be_published() -> None:
+    async def test() -> None:
+        number, forwarder = free_port(), Forwarder(list)
+        texts = [f"{address}:{number}:1/{protocol}" for address in ("[::]", "0.0.0.0") for protocol in ("tcp", "udp")]
+        wanted = published.parse_all(texts)
+        await forwarder.publish(wanted)
+        assert forwarder.ports == wanted
+        await forwarder.close()
+
+    run(test)
+
+
 def test_ports_that_are_taken_are_found_before_anything_is_started(tmp_path: Path) -> None:
     paths = ClusterPaths(tmp_path / "dev")
     with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as packets:

@@ -88,28 +88,28 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
         parts = ensure_parts(version=cluster.kubernetes_version, sources=sources, reporter=reporter)
         if found is not None and not found.made:
             sweep(paths)  # of a start that did not succeed
-        network = members.claim_network(paths, cluster)
-        cluster = replace(_addressed(cluster, network), disks=str(disks()))
-        former = found if found is not None and found.made else cluster
-        with owner.acting_as(user):
-            record.save(replace(cluster, mounts=former.mounts, registry_config=former.registry_config), paths.record)
-        if not resolvers.of_host().text(ipv6=network.has_ipv6):
-            reporter.emit(Warned(text="machines can reach no name server of this host, so pods resolve only names of the cluster"))
-        registries.write_proxies(paths, network, os.environ, reporter=reporter)
-        group = members.group_of(paths, cluster, network=network, parts=parts, shared=registries.shared(paths))
-        run = MachinesRun(
-            paths=paths,
-            cluster=cluster,
-            former=former,
-            group=group,
-            token=strings.generate(random).text,
-            certificate_key=sealing.new_key(random),
-            options=options,
-            reporter=reporter,
-            clock=clock,
-            start=start,
-        )
-        with _undone_on_failure(run), holding(Deadline(options.within, clock=clock)):
+        with _undone_on_failure(paths, cluster), holding(Deadline(options.within, clock=clock)):
+            network = members.claim_network(paths, cluster)
+            cluster = replace(_addressed(cluster, network), disks=str(disks()))
+            former = found if found is not None and found.made else cluster
+            with owner.acting_as(user):
+                record.save(replace(cluster, mounts=former.mounts, registry_config=former.registry_config), paths.record)
+            if not resolvers.of_host().text(ipv6=network.has_ipv6):
+                reporter.emit(Warned(text="machines can reach no name server of this host, so pods resolve only names of the cluster"))
+            registries.write_proxies(paths, network, os.environ, reporter=reporter)
+            group = members.group_of(paths, cluster, network=network, parts=parts, shared=registries.shared(paths))
+            run = MachinesRun(
+                paths=paths,
+                cluster=cluster,
+                former=former,
+                group=group,
+                token=strings.generate(random).text,
+                certificate_key=sealing.new_key(random),
+                options=options,
+                reporter=reporter,
+                clock=clock,
+                start=start,
+            )
             changes, state = _bring_up(run)
         with owner.acting_as(user):
             publish = tuple(map(str, ports.wanted(cluster, options)))
@@ -294,13 +294,13 @@ def _require_supported(options: UpOptions) -> None:
 
 
 @contextmanager
-def _undone_on_failure(run: MachinesRun) -> Iterator[None]:
+def _undone_on_failure(paths: ClusterPaths, cluster: ClusterRecord) -> Iterator[None]:
     """Remove the machines of a cluster that could not be created. An existing one is left as it is, for inspection and repair."""
     try:
         yield
     except BaseException:
-        if not run.cluster.made:
-            sweep(run.paths)
+        if not cluster.made:
+            sweep(paths)
         raise
 
 

@@ -330,14 +330,25 @@ def _bound(port: PublishedPort) -> socket.socket:
             return listen(port.address, port.port)
         except PortInUse as error:
             raise taken(port) from error
-    sock = socket.socket(socket.AF_INET6 if ":" in port.address else socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        sock.bind((port.address, port.port))
+        return _for_packets(port.address, port.port)
     except OSError as error:
-        sock.close()
         if error.errno == errno.EADDRINUSE:
             raise taken(port) from error
         raise HostError(f"cannot listen on {port.listener}/{port.protocol}", detail=error.strerror or str(error)) from error
+
+
+def _for_packets(address: str, port: int) -> socket.socket:
+    """Return a UDP socket. One of IPv6 gets no packets of IPv4, as with TCP, so that both families can be published."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind((address, port))
+    except OSError:
+        sock.close()
+        raise
     return sock
 
 
