@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -387,6 +388,27 @@ def test_a_learner_whose_machine_never_came_does_not_keep_a_member_from_being_re
     monkeypatch.setattr(type(box.etcd), "reach", lambda _, url: "no answer" if url in lost.peer_urls else "")
     box.run()
     assert [one.learner for one in box.etcd.members()] == [False] * 2
+    assert _initial_cluster(box) == ["two=https://10.0.0.2:2380", "one=https://10.0.0.1:2380"]
+
+
+def _initial_cluster(box: Box) -> list[str]:
+    """Return the members in the manifest: an etcd without data exits if there are others than these."""
+    [found] = re.findall("--initial-cluster=(.*)", Path(box.layout.manifest("etcd")).read_text())
+    return str(found).split(",")
+
+
+def test_a_replacement_continues_with_the_members_of_that_time(box: Box) -> None:
+    """Since it was interrupted, one member has left and another one has joined."""
+    for number in range(1, 60):
+        box.begin()
+        with pytest.raises(Killed):
+            box.run(dies=number)
+        if box.etcd.actions and not Path(box.layout.manifest("etcd")).exists():
+            break
+    assert [verb for verb, _ in box.etcd.actions] == ["remove"]
+    box.etcd._members = [member(2), records.replace(member(3), id=4, name="four", peer_urls=("https://10.0.0.4:2380",))]
+    box.run()
+    assert _initial_cluster(box) == ["two=https://10.0.0.2:2380", "four=https://10.0.0.4:2380", "one=https://10.0.0.1:2380"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ cannot be undone: if a run is interrupted after it, the same command completes t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
@@ -167,15 +167,19 @@ def _replaced(ctx: ReplaceContext) -> Iterator[Step]:
 
 
 def _prepared(ctx: ReplaceContext, members: Sequence[Member]) -> Checkpoint:
-    """Return a checkpoint of the manifests.
+    """Return a checkpoint of the manifests."""
+    return this_member.taken_over(ctx.host, ctx.member, operation=REPLACE, goal=_GOAL, flags=_first_start(ctx, members), at=ctx.clock.now())
 
-    That of the new member names all members, because it has no data and asks them.
+
+def _first_start(ctx: ReplaceContext, members: Sequence[Member]) -> Mapping[str, str]:
+    """Return the flags of the new member: it names all members, because it has no data and asks them.
+
+    It exits if there are others than these (etcd v3.6, server/etcdserver/api/membership: ValidateClusterAndAssignIDs).
     """
     member = ctx.member
     others = [one for one in members if member.peer_url not in one.peer_urls]
     together = [*others, Member(id=0, name=member.name, peer_urls=(member.peer_url,))]
-    flags = {"initial-cluster": initial_cluster(together, name=member.name, peer_url=member.peer_url), **HAS_DATA}
-    return this_member.taken_over(ctx.host, member, operation=REPLACE, goal=_GOAL, flags=flags, at=ctx.clock.now())
+    return {"initial-cluster": initial_cluster(together, name=member.name, peer_url=member.peer_url), **HAS_DATA}
 
 
 def _emptied(ctx: ReplaceContext, kept: Checkpoint, swap: DataSwap, members: Sequence[Member]) -> Iterator[Step]:
@@ -195,7 +199,9 @@ def _member(ctx: ReplaceContext, kept: Checkpoint, swap: DataSwap) -> Iterator[S
     desired = EtcdMember(name=ctx.member.name, peer_url=ctx.member.peer_url, has_data=bool(ctx.host.entries(swap.member)))
     ctx.say(f"Adding the member {desired.name} at {desired.peer_url} as a learner")
     yield joining.add(desired)
-    yield checkpoint.put_new(ctx.host, kept, ctx.member.layout.manifest(ETCD))
+    now = _first_start(ctx, joining.look())  # a learner may have been removed, and members may have changed since an interrupted run
+    manifest = this_member.edited(ctx.member.manifests[ETCD], now)
+    yield checkpoint.put_new(ctx.host, kept, ctx.member.layout.manifest(ETCD), instead=manifest)
     ctx.say("Waiting for it to receive the data of the other members")
     yield ctx.until(lambda status: status.reason or None, saying="etcd to follow the other members")
     yield joining.promote(desired)

@@ -289,12 +289,15 @@ def park(host: Host, found: Checkpoint) -> None:
             host.remove(swap.target, own=(swap.target,))
 
 
-def put_new(host: Host, found: Checkpoint, target: PurePosixPath) -> Change:
-    """Write the new content of a file. Raises KeyError if it is not in the checkpoint. The change of a parked file is relative to its old content."""
+def put_new(host: Host, found: Checkpoint, target: PurePosixPath, *, instead: bytes | None = None) -> Change:
+    """Write the new content of a file, or another one that was not known before. Raises KeyError if the file is not in the checkpoint.
+
+    The change of a parked file is relative to its old content.
+    """
     swap = found.swap(target)
     wanted = File(
         path=target,
-        content=content(host, found, swap, side="new"),
+        content=content(host, found, swap, side="new") if instead is None else instead,
         mode=swap.new_mode,
         show=Show.MADE if swap.pair else Show.DIFF,
     )
