@@ -17,6 +17,7 @@ from kubewright.etcd.client import EtcdClient
 from kubewright.host.readers import FileReader
 from kubewright.kube.answers import persist
 from kubewright.kube.api import KubeAPI
+from kubewright.kube.core import Object
 from kubewright.kube.resources import POD
 from kubewright.manifests.static_pods import CLIENT_URLS
 
@@ -56,16 +57,14 @@ def endpoints(api: KubeAPI) -> list[str]:
     Raises APIError if there are no pods, or one has no URL.
     """
     found = []
-    for pod in api.list(POD, NAMESPACE, label_selector=SELECTOR):
-        name = pod["metadata"].get("name", "")
-        urls = pod["metadata"].get("annotations", {}).get(CLIENT_URLS, "")
-        if not urls:
+    for pod in _pods(api):
+        if not (urls := advertised(pod)):
             raise APIError(
-                f"the pod {NAMESPACE}/{name} has no address of its etcd",
+                f"the pod {NAMESPACE}/{pod['metadata'].get('name', '')} has no address of its etcd",
                 detail=f"it has no annotation {CLIENT_URLS}",
                 remedy="write its manifest again: init phase etcd local, on its machine",
             )
-        found += [one for one in urls.split(",") if one]
+        found += urls
     if found:
         return list(dict.fromkeys(found))
     raise APIError(
@@ -73,6 +72,21 @@ def endpoints(api: KubeAPI) -> list[str]:
         detail=f"looked for pods of {NAMESPACE} with the labels {SELECTOR}",
         remedy="make sure that the kubelets of the control planes run: they report their static pods to the cluster",
     )
+
+
+def by_node(api: KubeAPI) -> dict[str, str]:
+    """Return a client URL of each member, by the Node of its pod; without those whose pods have none."""
+    return {str(pod["spec"].get("nodeName", "")): urls[0] for pod in _pods(api) if (urls := advertised(pod))}
+
+
+def advertised(pod: Object) -> list[str]:
+    """Return the client URLs of the member in a pod."""
+    urls = (pod["metadata"].get("annotations") or {}).get(CLIENT_URLS, "")
+    return [one for one in str(urls).split(",") if one]
+
+
+def _pods(api: KubeAPI) -> list[Object]:
+    return list(api.list(POD, NAMESPACE, label_selector=SELECTOR))
 
 
 def client(urls: list[str], *, pki: PurePosixPath, files: FileReader, clock: Clock) -> EtcdClient:

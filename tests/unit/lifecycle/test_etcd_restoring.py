@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from kubewright.lifecycle.etcd.request import RestoreOptions
 from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import State
+from kubewright.manifests.static_pods import CLIENT_URLS
 
 ADDRESS = "127.0.233.7"
 """Where nobody listens."""
@@ -149,7 +152,7 @@ def test_the_data_of_a_snapshot_takes_the_place_of_the_old(box: Box) -> None:
 def test_a_member_begins_again_with_its_own_data(box: Box) -> None:
     Path(box.layout.etcd_data / "member/snap").mkdir()
     Path(box.layout.etcd_data / "member/snap/db").write_bytes(b"own")
-    box.run(from_this_member=True)
+    box.run(from_this_member=True, peers_are_gone=True)
     assert box.tree()["etcd/member/db"] == b"own"
 
 
@@ -385,3 +388,43 @@ def test_other_members_have_to_be_stopped(box: Box) -> None:
         box.run(file=str(box.snapshot))
     assert caught.value.detail == "three: its address is not known"  # and that of two refuses connections
     assert box.tree() == before
+
+
+@pytest.mark.parametrize(
+    "wish", [{"from_this_member": True}, {"from_this_member": True, "peers_are_gone": True}, {"file": "etcd.db"}], ids=str
+)
+def test_members_that_still_serve_an_api_server_are_found_if_that_of_this_machine_does_not_answer(box: Box, wish: dict[str, Any]) -> None:
+    box.api = RecordingKube()
+    for node, address in (("node1", ADDRESS), ("two", "127.0.0.1")):
+        box.api.create(_pod_of_etcd(node, f"https://{address}:2379"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def hang_up() -> None:
+            server.accept()[0].close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        port = server.getsockname()[1]
+        _let_peers_listen_on(box, port)
+        before = box.tree()
+        with pytest.raises(CheckFailed, match="other members of etcd are running") as caught:
+            box.run(**{**wish, **({"file": str(box.snapshot)} if "file" in wish else {})})
+    assert caught.value.detail == f"two at https://127.0.0.1:{port} answers"
+    assert box.tree() == before
+
+
+def _pod_of_etcd(node: str, url: str) -> dict[str, Any]:
+    labels = {"component": "etcd", "tier": "control-plane"}
+    metadata = {"name": f"etcd-{node}", "namespace": "kube-system", "labels": labels, "annotations": {CLIENT_URLS: url}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"nodeName": node}}
+
+
+def _let_peers_listen_on(box: Box, port: int) -> None:
+    manifest = Path(box.layout.manifest("etcd"))
+    manifest.write_text(manifest.read_text().replace(":2380", f":{port}"))
+
+
+def test_a_member_that_does_not_answer_begins_again_only_if_its_peers_are_known_to_be_gone(box: Box) -> None:
+    with pytest.raises(CheckFailed, match="unknown whether other members of etcd are running") as caught:
+        box.run(from_this_member=True)
+    assert caught.value.detail == "other members: that of this machine does not answer, so it is unknown whether there are any"
+    assert (box.tree(), box.states()) == (box.before, [])

@@ -46,6 +46,15 @@ class Peer:
         return f"{self.name} at {self.url}" if self.url else self.name
 
 
+UNKNOWN = Peer(
+    name="other members",
+    url="",
+    standing=Standing.SILENT,
+    problem="that of this machine does not answer, so it is unknown whether there are any",
+)
+"""Stands for the other members if it is unknown whether there are any."""
+
+
 def look(peers: Mapping[str, str], *, unknown: Sequence[str] = ()) -> list[Peer]:
     """Connect to the peer ports of other members, all at once. `unknown` are names of members without a known URL."""
     with ThreadPoolExecutor(max_workers=max(1, len(peers))) as threads:

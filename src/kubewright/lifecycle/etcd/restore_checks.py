@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from kubewright.apis.machine import url
 from kubewright.base.errors import APIError, CheckFailed
 from kubewright.base.events import Warned
 from kubewright.base.versions import Version
 from kubewright.etcd.api import by_peer_url
+from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.etcd import fencing, restored_objects, saving
 from kubewright.lifecycle.etcd.this_member import FENCE, RESTORE
 from kubewright.lifecycle.steps import checkpoint
 
 if TYPE_CHECKING:
     from kubewright.base.change import Change
+    from kubewright.kube.api import KubeAPI
     from kubewright.lifecycle.etcd.context import RestoreContext
 
 
@@ -49,14 +53,17 @@ def planned(ctx: RestoreContext) -> Sequence[Change]:
 
 
 def require_others_stopped(ctx: RestoreContext) -> None:
-    """Require that no other member runs, unless the restore has begun already. Raises CheckFailed."""
+    """Require that no other member runs, unless the restore has begun already. Raises CheckFailed, APIError."""
     if ctx.begun(RESTORE) is None:
         known, unknown = others(ctx)
-        fencing.require_stopped(fencing.look(known, unknown=unknown), gone=ctx.request.peers_are_gone)
+        found = fencing.look(known, unknown=unknown)
+        if not found and ctx.task.source is None and ctx.status.problem:
+            found = [fencing.UNKNOWN]
+        fencing.require_stopped(found, gone=ctx.request.peers_are_gone)
 
 
 def others(ctx: RestoreContext) -> tuple[Mapping[str, str], Sequence[str]]:
-    """Return the peer URLs of the other members by name, and the names of members without a known URL."""
+    """Return the peer URLs of the other members by name, and the names of members without a known URL. Raises APIError."""
     found = dict(ctx.member.peers)
     try:
         members = ctx.own.members(agreed=False) if not ctx.status.problem else []
@@ -65,8 +72,17 @@ def others(ctx: RestoreContext) -> tuple[Mapping[str, str], Sequence[str]]:
     own = by_peer_url(members, ctx.member.peer_url)
     if own is not None:
         found = {one.name or one.hex_id: one.peer_urls[0] for one in members if one is not own and one.peer_urls}
+    elif ctx.cluster_api is not None:  # other members serve its data
+        found = {**_of_pods(ctx, ctx.cluster_api), **found}
     named = [] if own is not None else list(ctx.task.description.get("members") or ())
     return found, [name for name in named if name not in found and name != ctx.member.name]
+
+
+def _of_pods(ctx: RestoreContext, api: KubeAPI) -> Mapping[str, str]:
+    """Return the peer URLs of the other members, by the Nodes of their pods. All members use the same port."""
+    port = urlsplit(ctx.member.peer_url).port or 0
+    hosts = {node: urlsplit(client).hostname for node, client in stacked_etcd.by_node(api).items()}
+    return {node: url(host, port) for node, host in hosts.items() if host and node != ctx.member.name}
 
 
 def _require_cluster(ctx: RestoreContext) -> None:
