@@ -5,8 +5,9 @@ Source: kubeadm v1.36: util/etcd/etcd.go.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 from kubewright.apis.machine import Addresses, url
 from kubewright.base.clock import Clock
@@ -79,7 +80,7 @@ def by_node(api: KubeAPI) -> dict[str, str]:
     return {str(pod["spec"].get("nodeName", "")): urls[0] for pod in _pods(api) if (urls := advertised(pod))}
 
 
-def advertised(pod: Object) -> list[str]:
+def advertised(pod: Mapping[str, Any]) -> list[str]:
     """Return the client URLs of the member in a pod."""
     urls = (pod["metadata"].get("annotations") or {}).get(CLIENT_URLS, "")
     return [one for one in str(urls).split(",") if one]

@@ -26,6 +26,7 @@ from kubewright.lifecycle.steps import checkpoint, operation_lease
 from kubewright.lifecycle.steps.checkpoint import State
 from kubewright.lifecycle.upgrade.context import report
 from kubewright.lifecycle.upgrade.control_plane import proofs
+from kubewright.manifests.static_pods import CLIENT_URLS
 from kubewright.pki import table
 from snapshot_files import database, snapshot
 
@@ -571,6 +572,35 @@ def test_status_shows_reports_of_the_processes_and_the_next_steps(box):
         "source": "process",
         "problem": "",
     }
+
+
+def test_status_asks_the_members_of_etcd_on_other_machines(box):
+    box.others, box.dead = ("node2", "node3"), ("node3",)
+    for number, node in enumerate(box.others):
+        pod = box.mirror("etcd")
+        notes = {CLIENT_URLS: f"https://10.98.1.{number}:2379"}
+        box.kube.create(
+            {
+                **pod,
+                "metadata": {**pod["metadata"], "name": f"etcd-{node}", "annotations": notes},
+                "spec": {**pod["spec"], "nodeName": node},
+            }
+        )
+    found = box.status()
+    assert [(one.node, one.version, one.source, one.problem) for one in found.versions if one.component == "etcd"] == [
+        ("node1", "3.6.8", "process", ""),
+        ("node2", "3.6.8", "process", ""),
+        ("node3", "", "process", "connection refused"),
+    ]
+    assert found.next() == ["find out why these do not answer: etcd of node3"]
+
+
+def test_status_names_components_that_do_not_answer(box):
+    box.dead, box.runtime.broken, box.runtime.at = ("node1",), {"kube-scheduler"}, OLD
+    found = box.status()
+    unknown = {one.component: one.problem for one in found.versions if one.problem}
+    assert unknown == {"etcd": "connection refused", "kube-scheduler": "kube-scheduler does not answer"}
+    assert found.next() == ["find out why these do not answer: etcd of node1, kube-scheduler of node1"]
 
 
 def test_status_shows_this_machine_where_the_cluster_does_not_answer(box, monkeypatch):

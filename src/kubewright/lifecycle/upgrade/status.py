@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
-from kubewright.base.errors import KubewrightError
+from kubewright.base.errors import KubewrightError, Unreachable
 from kubewright.base.events import Warned
 from kubewright.base.records import dataclass, field, replace
 from kubewright.kube.resources import NODE, POD
-from kubewright.lifecycle import stored_configuration
+from kubewright.lifecycle import stacked_etcd, stored_configuration
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.lifecycle.steps import checkpoint, component_versions
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
@@ -58,11 +59,13 @@ class UpgradeStatus:
     versions: list[ComponentVersion] = field(default_factory=list)
 
     def next(self) -> list[str]:
-        """Return the next steps in order; none if all machines have the stored version."""
+        """Return the next steps in order; none if all components answer and have the stored version."""
         if self.open:
             return [f"this machine is between two versions: run the same upgrade to {self.open} again, or `kubewright upgrade rollback`"]
+        silent = [f"{one.component} of {one.node}" for one in self.versions if one.problem]
         control_planes = self._behind((API_SERVER, *CONTROL_PLANE[1:]))
-        steps = [f"run `kubewright upgrade node` on {node}, to {self.stored}" for node in control_planes]
+        steps = [f"find out why these do not answer: {', '.join(silent)}"] if silent else []
+        steps += [f"run `kubewright upgrade node` on {node}, to {self.stored}" for node in control_planes]
         kubelets = self._behind((KUBELET,))
         if kubelets and not control_planes:
             steps.append(f"upgrade the kubelets of {', '.join(kubelets)} to {self.stored}")
@@ -104,7 +107,8 @@ def collect(ctx: StatusContext) -> Iterable[Step]:
 def _local(ctx: StatusContext) -> Iterator[ComponentVersion]:
     for name in (ETCD, *CONTROL_PLANE):
         if ctx.host.state(ctx.host.layout.manifest(name)) is not None:
-            yield _asked(ctx.node_name, name, proofs.of(ctx, name).asked.version)
+            own = partial(_of_member, ctx, stacked_etcd.client_url(ctx.addresses)) if name == ETCD else proofs.of(ctx, name).asked.version
+            yield _asked(ctx.node_name, name, own)
 
 
 def _asked(node: str, component: str, version: Callable[[], str]) -> ComponentVersion:
@@ -112,6 +116,14 @@ def _asked(node: str, component: str, version: Callable[[], str]) -> ComponentVe
         return ComponentVersion(node=node, component=component, version=version())
     except KubewrightError as error:
         return ComponentVersion(node=node, component=component, problem=error.what)
+
+
+def _of_member(ctx: StatusContext, url: str) -> str:
+    """Return the version that a member of etcd reports. Raises Unreachable with the reason if it does not."""
+    found = ctx.etcd.status(url)
+    if found.problem:
+        raise Unreachable(found.problem)
+    return found.version
 
 
 def _stored(ctx: StatusContext) -> str:
@@ -122,7 +134,8 @@ def _stored(ctx: StatusContext) -> str:
 def _others(ctx: StatusContext) -> Iterator[ComponentVersion]:
     """Yield the versions on other machines.
 
-    Their API servers are asked; for components that listen on the loopback address only, the image is used.
+    Their API servers and members of etcd are asked; for components that listen on the loopback address only, the image
+    is used.
     """
     for name in (ETCD, *CONTROL_PLANE):
         for pod in ctx.client.list(POD, NAMESPACE, label_selector=f"component={name},tier=control-plane"):
@@ -137,6 +150,8 @@ def _of_pod(ctx: StatusContext, name: str, node: str, pod: Mapping[str, Any]) ->
     if name == API_SERVER and endpoint and ctx.control_plane:
         client = ctx.bound.connections.kube(replace(ctx.administrator, server=f"https://{endpoint}"))
         return _asked(node, name, lambda: str(json.loads(client.raw("GET", "/version").body)["gitVersion"]))
+    if name == ETCD and ctx.control_plane and (urls := stacked_etcd.advertised(pod)):
+        return _asked(node, name, partial(_of_member, ctx, urls[0]))
     version = component_versions.version_of(pod)
     return ComponentVersion(node=node, component=name, version=version if name == ETCD or not version else f"v{version}", source=IMAGE)
 
