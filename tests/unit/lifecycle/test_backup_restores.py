@@ -14,7 +14,7 @@ from test_etcd_this_member import pod
 
 from kubewright.base import records
 from kubewright.base.clock import SystemClock
-from kubewright.base.errors import CheckFailed, DocumentError, KubewrightError, TrustError, UsageError
+from kubewright.base.errors import CheckFailed, DocumentError, HostError, KubewrightError, TrustError, UsageError
 from kubewright.base.events import RecordingReporter, SilentReporter
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.wait import InstantWaiter
@@ -210,6 +210,18 @@ def test_a_restore_that_is_killed_at_any_change_continues_to_the_same_result(box
     assert _restored(box) == _expected(box)
 
 
+def test_another_backup_does_not_continue_an_interrupted_restore(box: Box) -> None:
+    with pytest.raises(Killed):
+        box.restore(dies=12)
+    files = box.tree()
+    _rewritten(box, {"time": "2026-01-01T00:00:00Z"})
+    with pytest.raises(HostError, match=r"an operation on this machine was interrupted: backup-restore to the backup of 20") as caught:
+        box.restore(file=str(box.plain), key=None)
+    assert ("continues where it was interrupted" in caught.value.remedy, box.tree()) == (True, files)
+    box.restore()
+    assert _restored(box) == _expected(box)
+
+
 def this_member_is_not_started_early(box: Box) -> bool:
     """Whether there is no manifest, or everything that its pod needs is there."""
     manifest = Path(box.layout.manifest("etcd"))
@@ -272,3 +284,26 @@ def test_missing_files_of_a_backup_are_reported(box: Box) -> None:
     paths = {str(one.path.relative_to(box.root)) for one in box.collected.files}
     assert {"kubernetes/pki/ca.key", "kubernetes/encryption.yaml", "state/patches/etcd.yaml", "kubelet/config.yaml"} <= paths
     assert [path for path in paths if "tmp" in path] == []
+
+
+def _saved(box: Box, files: Mapping[str, bytes | str]) -> backup.Collected:
+    """Save a backup of a machine with more files below /etc/kubernetes; texts are targets of links."""
+    box.restore()
+    place = Path(box.layout.kubernetes)
+    for name, content in files.items():
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(content) if isinstance(content, str) else path.write_bytes(content)
+    return box.save(box.host(), box.plain, None)
+
+
+def test_files_that_no_backup_can_have_are_left_out_and_reported(box: Box) -> None:
+    found = _saved(box, {"old/etcd.db": b"x" * (archive.LARGEST + 1), "ssl": "pki", "gone": "nowhere", "conf": "encryption.yaml"})
+    place = box.layout.kubernetes
+    assert found.warnings == (
+        f"{place}/gone is a link to nowhere, and not to a file: it is not part of the backup",
+        f"{place}/old/etcd.db has more than 16 MiB: it is not part of the backup",
+        f"{place}/ssl is a link to pki, and not to a file: it is not part of the backup",
+    )
+    read = archive.read(iter([box.plain.read_bytes()]), name="plain")
+    assert (place / "conf" in {one.path for one in read.files}, len(read.files)) == (True, len(box.collected.files) + 1)

@@ -27,7 +27,7 @@ PART: Final = 4 << 20
 """Bytes of one part of the snapshot."""
 LARGEST: Final = 16 << 20
 """Bytes of the largest file, and of the largest part of a snapshot that is read."""
-_TOTAL: Final = 256 << 20
+TOTAL: Final = 256 << 20
 """Bytes of all files of the machine together."""
 _MOST: Final = 10_000
 """The limit for the number of members of an archive."""
@@ -180,8 +180,8 @@ def _read(members: Iterator[tuple[str, bytes, int]], name: str) -> Archive:
             raise _refused(name, f"{member} comes after its end")
         if member.startswith(_FILES) and not parts:
             path, total = _path(member, name), total + len(content)
-            if total > _TOTAL:
-                raise _refused(name, f"its files have more than {_TOTAL} bytes")
+            if total > TOTAL:
+                raise _refused(name, f"its files have more than {TOTAL} bytes")
             if str(path) in files or hashlib.sha256(content).hexdigest() != listed.get(str(path)):
                 raise _refused(name, f"{path} is not what {_DESCRIPTION} says")
             files[str(path)] = StoredFile(path=path, content=content, mode=mode)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
 from kubewright.base.clock import Clock, rfc3339
-from kubewright.base.errors import KubewrightError, TrustError, UsageError
+from kubewright.base.errors import HostError, KubewrightError, TrustError, UsageError
 from kubewright.base.records import dataclass
 from kubewright.host.states import Kind
 from kubewright.kube.credentials import ClientCertificate
@@ -67,13 +67,27 @@ def collect(host: Host, member: ThisMember) -> Collected:
     left_out = tuple(layout.kubernetes / name for name in _LEFT_OUT)
     found = dict.fromkeys(chain(single, *(_below(host, place, left_out) for place in places)))
     own = layout.kubeconfig("kubelet")
-    files = [_stored(host, path) for path in found if path != own]
-    kept = [one for one in files if one is not None]
+    read = {path: _stored(host, path) for path in found if path not in (own, *places)}
+    kept = [one for one in read.values() if isinstance(one, StoredFile)]
+    _require_readable(kept)
     kubelet = _with_certificate(host, own, node=member.name)
     paths = {one.path for one in kept}
     lacking = [(layout.pki / name, what) for name, what in _NEEDED.items() if layout.pki / name not in paths]
     warnings = [f"there is no {path}: a restored control plane cannot make {what}" for path, what in lacking]
-    return Collected(files=(*kept, *([kubelet] if kubelet else [])), warnings=(*warnings, *_elsewhere(host, layout, set(found))))
+    warnings += [f"{path} {reason}: it is not part of the backup" for path, reason in read.items() if isinstance(reason, str)]
+    return Collected(files=(*kept, *([kubelet] if kubelet else [])), warnings=(*warnings, *_elsewhere(host, layout, paths)))
+
+
+def _require_readable(files: Sequence[StoredFile]) -> None:
+    """Raise HostError for more files than an archive may have that is read."""
+    size = sum(len(one.content) for one in files)
+    if size > archive.TOTAL:
+        largest = sorted(files, key=lambda one: len(one.content), reverse=True)[:5]
+        raise HostError(
+            f"the files of this control plane are too large for a backup: {size >> 20} MiB instead of at most {archive.TOTAL >> 20}",
+            detail="\n".join(f"{one.path} has {len(one.content) >> 20} MiB" for one in largest),
+            remedy="move files that do not belong to the control plane to another directory",
+        )
 
 
 def roots(layout: Layout) -> tuple[PurePosixPath, ...]:
@@ -92,11 +106,24 @@ def _below(host: Host, place: PurePosixPath, left_out: Sequence[PurePosixPath]) 
             yield path
 
 
-def _stored(host: Host, path: PurePosixPath) -> StoredFile | None:
-    content, state = host.read(path), host.state(path)
-    if content is None or state is None:
+def _stored(host: Host, path: PurePosixPath) -> StoredFile | str | None:
+    """Return a file; None if there is none, or the reason why it cannot be part of a backup."""
+    state = host.state(path)
+    if state is None:
         return None
-    return StoredFile(path=path, content=content, mode=state.mode if state.kind is Kind.FILE else 0o600)
+    if state.kind is Kind.LINK:
+        content = None
+        with suppress(HostError):  # it may lead to a directory
+            content = host.read(path)
+        if content is None:
+            return f"is a link to {state.target}, and not to a file"
+        mode, size = 0o600, len(content)
+    else:
+        mode, size = state.mode, state.size
+        content = host.read(path) if size <= archive.LARGEST else None
+    if size > archive.LARGEST:
+        return f"has more than {archive.LARGEST >> 20} MiB"
+    return None if content is None else StoredFile(path=path, content=content, mode=mode)
 
 
 def _with_certificate(host: Host, path: PurePosixPath, *, node: str) -> StoredFile | None:
@@ -110,7 +137,7 @@ def _with_certificate(host: Host, path: PurePosixPath, *, node: str) -> StoredFi
                 server=access.server, ca_pem=access.ca_pem, cluster_name="kubernetes", user=f"system:node:{node}", credentials=credentials
             )
             return StoredFile(path=path, content=yaml.dump(document).encode(), mode=0o600)
-    return stored
+    return stored if isinstance(stored, StoredFile) else None
 
 
 def _elsewhere(host: Host, layout: Layout, found: set[PurePosixPath]) -> Iterator[str]:

@@ -95,7 +95,8 @@ def check(ctx: BackupContext) -> Iterable[Change]:
 
 def planned(ctx: BackupContext) -> Sequence[Change]:
     """Run the checks. Raises CheckFailed, and HostError if another operation was interrupted."""
-    if ctx.begun(RESTORE_BACKUP) is None:
+    begun = ctx.begun(RESTORE_BACKUP)
+    if begun is None or begun.goal != ctx.goal:
         checkpoint.require_none_in_progress(ctx.host)
         if _belongs_to_a_cluster(ctx):
             return ()

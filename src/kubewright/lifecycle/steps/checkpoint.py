@@ -184,7 +184,7 @@ def _in_progress(found: Checkpoint) -> HostError:
 
 _REMEDY: Final = "finish it with the same command and configuration, or take it back with `kubewright upgrade rollback`"
 _REMEDIES: Final = {
-    "backup-restore": "run the same command again: it continues where it was interrupted",
+    "backup-restore": "run the same command again: it continues where it was interrupted; or remove what it has written with `kubewright reset --force`",
     "etcd-restore": "run the same command again: it continues where it was interrupted",
     "etcd-member-replace": "run the same command again: it continues where it was interrupted",
     "etcd-fence": "run `kubewright etcd member replace`, or start etcd as it was with `kubewright etcd restore --unfence`",
