@@ -111,6 +111,9 @@ def test_the_status_of_members_that_serve_of_a_dead_one_and_without_a_majority(c
     out, err = run("member", "list", "-o", "json")
     assert sorted(one["name"] for one in json.loads(out)) == sorted(NAMES)
     assert "warning: this is the list of one member" in err
+    out, err = run("member", "remove", "three", "--yes", code=4, when=lambda text: "because etcd has no majority" in text)
+    assert (out, f"three at {cluster.peer('three')}: " in err) == ("", True)
+    run("member", "remove", "four", "--yes", code=1, when=lambda text: "no member 'four'" in text)
     found = _status(run, code=4, at="two")  # which does not answer, so that nobody is known
     assert (found["majority"], len(found["members"])) == (False, 1)
     assert "no endpoint returns the members" in run("status", code=4, at="two")[0]

@@ -71,6 +71,8 @@ def test_a_member_is_selected_by_name_or_id() -> None:
     assert removal.choose(members, "3").name == "three"
     assert removal.choose(members, "0C0DE").name == "beef"
     assert removal.choose(members, "beef").id == 0xC0DE  # names come first
+    assert removal.choose(members, str(0xC0DE)).name == "beef"  # as etcdctl's JSON has it
+    assert removal.choose([member(1, id=16), member(2, id=10)], "10").id == 16  # hexadecimal first
     with pytest.raises(MemberNotFound, match="2 members of etcd have the name 'two'") as caught:
         removal.choose(members, "two")
     assert "beef: two at https://10.0.0.2:2380" in caught.value.detail.splitlines()

@@ -74,11 +74,9 @@ def _megabytes(size: int) -> str:
 def list_members(parsed: Parsed) -> int:
     """List the members as their quorum sees them, or without a quorum as a single member does."""
     with connected(parsed) as etcd:
-        try:
-            members = etcd.members()
-        except (NoQuorum, Unreachable) as error:
-            members = etcd.members(agreed=False)
-            inputs.warn([f"this is the list of one member, because etcd has no majority: {error.what}"])
+        members, why = _listed(etcd)
+    if why:
+        inputs.warn([f"this is the list of one member, because etcd has no majority: {why}"])
     rows = [member_map(one) for one in members]
     if parsed.text("output") == "text":
         rows = [
@@ -89,6 +87,14 @@ def list_members(parsed: Parsed) -> int:
     return 0
 
 
+def _listed(etcd: Etcd) -> tuple[list[Member], str]:
+    """Return the members as their quorum sees them; else as a single member does, and the reason."""
+    try:
+        return etcd.members(), ""
+    except (NoQuorum, Unreachable) as error:
+        return etcd.members(agreed=False), error.what
+
+
 _URLS: Final = (("peerURLs", "peer_urls"), ("clientURLs", "client_urls"))
 
 
@@ -96,7 +102,7 @@ def remove_member(parsed: Parsed) -> int:
     """Remove a member, if the user confirms."""
     form = parsed.text("output")
     with connected(parsed) as etcd:
-        members = etcd.members()
+        members, _ = _listed(etcd)
         member = removal.choose(members, parsed.text("member"))
         removal.require_removable(etcd, member, members)
         question = f"[etcd] Remove the member {member.shown} from etcd? [y/N]: "

@@ -20,11 +20,15 @@ LEADERLESS: Final = 20.0
 
 
 def choose(members: Sequence[Member], text: str) -> Member:
-    """Return the member with a name, or with an id in hexadecimal.
+    """Return the member with a name, else that with an id in hexadecimal, as etcdctl shows it, or in decimal, as in its JSON.
 
     Raises MemberNotFound unless there is exactly one.
     """
-    found = [one for one in members if one.name and one.name == text] or [one for one in members if one.hex_id == text.lower().lstrip("0")]
+    found = (
+        [one for one in members if one.name and one.name == text]
+        or [one for one in members if one.hex_id == text.lower().lstrip("0")]
+        or [one for one in members if str(one.id) == text]
+    )
     if len(found) == 1:
         return found[0]
     listed = "\n".join(f"{one.hex_id}: {one.shown}" for one in members)
