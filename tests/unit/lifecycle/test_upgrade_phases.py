@@ -501,6 +501,42 @@ def test_static_pods_go_back_although_the_cluster_refuses_its_earlier_version(bo
     assert any("not today" in text and "use `upgrade apply` with the earlier version" in text for text in box.warnings())
 
 
+@pytest.mark.parametrize("works", [True, False])
+def test_rollback_stops_no_member_of_etcd_that_others_need_unless_it_does_not_work(box, works):
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
+    before = box.manifests()
+    box.others = ("b", "c")
+    box.upgrade()
+    box.dead, box.cut_off_at = ("c",), "" if works else ETCD
+    if works:
+        with pytest.raises(HostError, match=r"would lose its quorum.*c at https://10\.98\.1"):
+            box.rollback()
+        assert (box.tags(), stored(box)["kubernetesVersion"]) == ([ETCD, NEW, NEW, NEW], NEW)
+        box.dead = ()
+    box.rollback()
+    assert (box.manifests(), stored(box)["kubernetesVersion"]) == (before, OLD)
+
+
+def test_rollback_waits_for_its_turn(box, monkeypatch):
+    box.upgrade()
+    held = box.kube.get(LEASE, "kubewright-operation", "kube-system")
+    box.kube.update({**held, "spec": {**held["spec"], "holderIdentity": "node2", "renewTime": rfc3339_micro(box.clock.now())}})
+    seen, sleep = [], box.clock.sleep
+
+    def others_work(seconds):
+        sleep(seconds)
+        found = box.kube.get(LEASE, "kubewright-operation", "kube-system")
+        if found["spec"]["holderIdentity"] == "node2":
+            seen.append(box.tags())
+            box.kube.update({**found, "spec": {**found["spec"], "holderIdentity": ""}})
+
+    monkeypatch.setattr(box.clock, "sleep", others_work)
+    box.rollback()
+    assert seen == [[ETCD, NEW, NEW, NEW]]
+    assert box.kube.get(LEASE, "kubewright-operation", "kube-system")["spec"]["holderIdentity"] == ""
+
+
 def test_an_upgrade_that_was_killed_can_be_taken_back_without_an_api_server(box, monkeypatch):
     before = box.manifests()
     killed(box, monkeypatch)

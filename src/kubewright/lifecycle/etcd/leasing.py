@@ -5,15 +5,12 @@ A restore does not require the Lease, because the API server may not work withou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from kubewright.base.events import Warned
 from kubewright.lifecycle.steps import operation_lease
 
 if TYPE_CHECKING:
-    from kubewright.kube.api import KubeAPI
     from kubewright.lifecycle.etcd.context import MemberContext
 
 
@@ -28,17 +25,9 @@ def awaited(ctx: MemberContext[Any]) -> None:
             pass
 
 
-@contextmanager
-def taken(ctx: MemberContext[Any]) -> Iterator[None]:
+def taken(ctx: MemberContext[Any]) -> AbstractContextManager[None]:
     """Hold the lease during a block; without it, and with a warning, if no API server is ready.
 
     Raises WaitTimeout as `OperationLease` does.
     """
-    api: KubeAPI | None = ctx.lease_api
-    if api is None:
-        text = "no API server is ready, so other machines are not kept from being changed at the same time"
-        ctx.reporter.emit(Warned(text=text))
-        yield
-        return
-    with operation_lease.held(api, identity=ctx.member.name, clock=ctx.clock, waiter=ctx.waiter, reporter=ctx.reporter):
-        yield
+    return operation_lease.held_if_ready(ctx.lease_api, identity=ctx.member.name, clock=ctx.clock, waiter=ctx.waiter, reporter=ctx.reporter)

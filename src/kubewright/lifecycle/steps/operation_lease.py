@@ -119,3 +119,18 @@ def held(api: KubeAPI, *, identity: str, clock: Clock, waiter: Waiter, reporter:
         lease.give_back()
         if not lease.off:
             renewing.join(_ENDING)
+
+
+@contextmanager
+def held_if_ready(api: KubeAPI | None, *, identity: str, clock: Clock, waiter: Waiter, reporter: Reporter) -> Iterator[None]:
+    """Hold the lease during a block; without it, and with a warning, if no API server is ready (`api` is None).
+
+    For operations that have to work without an API server. Raises WaitTimeout as `OperationLease` does.
+    """
+    if api is None:
+        text = "no API server is ready, so other machines are not kept from being changed at the same time"
+        reporter.emit(Warned(text=text))
+        yield
+        return
+    with held(api, identity=identity, clock=clock, waiter=waiter, reporter=reporter):
+        yield

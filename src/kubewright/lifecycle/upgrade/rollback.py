@@ -10,6 +10,7 @@ release at most.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
@@ -24,7 +25,7 @@ from kubewright.lifecycle import stored_configuration
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.context import dns_disabled, proxy_disabled
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
-from kubewright.lifecycle.steps import checkpoint, component_versions, health
+from kubewright.lifecycle.steps import checkpoint, component_versions, health, operation_lease
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
 from kubewright.lifecycle.upgrade import cluster, kubelet_program
@@ -37,6 +38,7 @@ from kubewright.workflow.phases import Phase, Phases, Step
 
 if TYPE_CHECKING:
     from kubewright.host.seam import Host
+    from kubewright.kube.api import KubeAPI
     from kubewright.lifecycle.machine import TargetMachine
 
 TOPIC: Final = "upgrade/rollback"
@@ -71,10 +73,14 @@ def last(host: Host) -> Checkpoint:
 def check(ctx: UpgradeContext) -> Iterable[Change]:
     """List the files and ask for confirmation.
 
-    Raises HostError for files that somebody has changed since, UsageError for any answer other than y or yes.
+    Raises HostError for files that somebody has changed since, and if the other machines cannot work without this one,
+    UsageError for any answer other than y or yes.
     """
     found = last(ctx.host)
     checkpoint.require_known(ctx.host, found)
+    if (api := _ready_api(ctx)) is not None:
+        with _turn(ctx, api):
+            phase.require_spared(ctx, found)
     lines = "\n".join(f"\t{swap.target}" for swap in found.changed)
     ctx.say(TOPIC, f"These files are restored to their state before the upgrade to {found.goal}:\n{lines}")
     ask = None if ctx.request.yes else ctx.request.ask
@@ -129,15 +135,30 @@ def _earlier_version(host: Host) -> str:
         return ""
 
 
+def _ready_api(ctx: UpgradeContext) -> KubeAPI | None:
+    """Return the client for the lease of operations; None without an API server that is ready, and on workers, which stop nothing that others need."""
+    return ctx.lease_api if ctx.control_plane and health.unready(ctx.lease_api) is None else None
+
+
+def _turn(ctx: UpgradeContext, api: KubeAPI | None) -> AbstractContextManager[None]:
+    return operation_lease.held_if_ready(api, identity=ctx.node_name, clock=ctx.clock, waiter=ctx.waiter, reporter=ctx.reporter)
+
+
 def take_back(ctx: UpgradeContext) -> Iterator[Change]:
-    """Restore the earlier files, and verify that the components run from them."""
-    found = last(ctx.host)
+    """Restore the earlier files, and verify that the components run from them.
+
+    If an API server is ready, other machines are waited for and looked at again, as in an upgrade.
+    """
+    found, api = last(ctx.host), _ready_api(ctx)
     checkpoint.require_known(ctx.host, found)
-    begun = checkpoint.mark(ctx.host, found, State.IN_PROGRESS)
-    if found.operation == KUBELET_OPERATION:
-        yield from kubelet_program.taken_back(ctx, begun)
-        return
-    yield from phase.taken_back(ctx, begun)
+    with _turn(ctx, api) if ctx.control_plane else nullcontext():
+        if api is not None:
+            phase.require_spared(ctx, found)
+        begun = checkpoint.mark(ctx.host, found, State.IN_PROGRESS)
+        if found.operation == KUBELET_OPERATION:
+            yield from kubelet_program.taken_back(ctx, begun)
+            return
+        yield from phase.taken_back(ctx, begun)
     ctx.say(TOPIC, "The earlier static pods are running again")
     ctx.say(TOPIC, "Renewed certificates stay, because they are valid for the earlier components, too")
 

@@ -19,8 +19,8 @@ from kubewright.base.records import dataclass, replace
 from kubewright.host.desired import Directory, File
 from kubewright.host.overlay import OverlayHost
 from kubewright.kube.objects import DesiredObject, ensure_object
-from kubewright.lifecycle import kept_patches, machine_record
-from kubewright.lifecycle.steps import boot_recovery, checkpoint, component_versions, operation_lease, static_pod_proof, static_pods
+from kubewright.lifecycle import kept_patches, machine_record, stacked_etcd
+from kubewright.lifecycle.steps import boot_recovery, checkpoint, component_versions, health, operation_lease, static_pod_proof, static_pods
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.operation_lease import OperationLease
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
@@ -200,6 +200,15 @@ def require_fit(ctx: UpgradeContext, names: Collection[str]) -> None:
         gate.require_quorum(ctx)
     if API_SERVER in names:
         gate.require_another_server(ctx)
+
+
+def require_spared(ctx: UpgradeContext, kept: checkpoint.Checkpoint) -> None:
+    """Raise HostError if the cluster would not work without the components that taking an upgrade back stops, and that work now."""
+    works = {
+        ETCD: lambda: ctx.etcd.status(stacked_etcd.client_url(ctx.addresses)).healthy,
+        API_SERVER: lambda: health.unready(ctx.probe) is None,
+    }
+    require_fit(ctx, [name for name in _pods(ctx, kept) if name in works and works[name]()])
 
 
 def _certificates(ctx: UpgradeContext, found: Sequence[Manifest]) -> checkpoint.Pairs:
