@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from kubewright.apis.machine import Layout
 from kubewright.base.clock import SystemClock
-from kubewright.base.errors import APIError, CertificateError, CheckFailed, HostError, Unreachable
+from kubewright.base.errors import APIError, CertificateError, CheckFailed, HostError, Unreachable, UsageError
 from kubewright.base.records import replace
 from kubewright.etcd.api import Member, Status
 from kubewright.etcd.recording import RecordingEtcd
@@ -168,6 +169,14 @@ def test_given_endpoints_are_used_and_etcd_without_tls_needs_no_certificate(host
     client = access.connect(host, found, clock=SystemClock())  # nothing listens there: errors are reported when it is used
     assert client.endpoints == ("http://127.0.0.1:9",)
     assert [bool(one.problem) for one in client.statuses()] == [True]
+
+
+@pytest.mark.parametrize("given", ["10.0.0.1:2379", "ftp://10.0.0.1", "https://", "https://[::1", "https://10.0.0.1:99999"])
+def test_endpoints_that_are_no_urls_are_named(host: RealHost, given: str) -> None:
+    for find in (lambda: access.find(host, EtcdFlags(endpoints=("https://10.0.0.2:2379", given))), lambda: access.require_urls([given])):
+        with pytest.raises(UsageError, match=re.escape(f"--endpoints: {given} is not a client URL of etcd")) as caught:
+            find()
+        assert "https://10.0.0.1:2379" in caught.value.remedy
 
 
 def test_a_machine_without_etcd_gives_a_hint(host: RealHost) -> None:

@@ -8,15 +8,18 @@ external etcd has the certificate of its API server, whose manifest contains the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.clock import Clock
-from kubewright.base.errors import APIError, CertificateError, HostError
+from kubewright.base.errors import APIError, CertificateError, HostError, UsageError
+from kubewright.base.messages import shown_url
 from kubewright.base.records import dataclass
 from kubewright.etcd.api import Credentials
 from kubewright.etcd.client import EtcdClient
 from kubewright.host.seam import Host
+from kubewright.http import proxies
 from kubewright.lifecycle.steps.detected_cluster import DetectedCluster
 
 _CLIENT: Final = "etcd/healthcheck-client"
@@ -51,7 +54,8 @@ class EtcdAccess:
 
 
 def find(host: Host, given: EtcdFlags) -> EtcdAccess:
-    """Find etcd through the files of a machine. Raises HostError if they do not contain its endpoints."""
+    """Find etcd through the files of a machine. Raises HostError if they do not contain its endpoints, UsageError for given ones that are no URLs."""
+    require_urls(given.endpoints)
     detected = DetectedCluster(host)
     pki = PurePosixPath(given.cert_dir) if given.cert_dir else detected.layout.pki
     own = detected.member
@@ -64,6 +68,17 @@ def find(host: Host, given: EtcdFlags) -> EtcdAccess:
         )
     plain = all(one.startswith("http:") for one in endpoints)
     return EtcdAccess(endpoints=tuple(endpoints), files=None if plain else _files(host, detected, pki), pki=pki, member=own is not None)
+
+
+def require_urls(endpoints: Iterable[str]) -> None:
+    """Raise UsageError for an endpoint in a flag that is not a URL, such as an address without a scheme."""
+    for one in endpoints:
+        try:
+            proxies.origin(one)
+        except UsageError as error:
+            raise UsageError(
+                f"--endpoints: {shown_url(one)} is not a client URL of etcd", remedy="write it like https://10.0.0.1:2379"
+            ) from error
 
 
 def _servers(detected: DetectedCluster) -> tuple[str, ...]:

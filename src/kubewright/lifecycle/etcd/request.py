@@ -10,7 +10,7 @@ from kubewright.base.durations import MINUTE, Duration
 from kubewright.base.errors import UsageError
 from kubewright.base.records import dataclass, field
 from kubewright.etcd.snapshots import Snapshot
-from kubewright.lifecycle.etcd import this_member
+from kubewright.lifecycle.etcd import access, this_member
 from kubewright.lifecycle.operation import Prepared
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def restore_task(request: RestoreOptions, machine: TargetMachine) -> Prepared[Me
     if sum(chosen) != 1:
         raise UsageError(
             "name either a snapshot or one of --from-this-member, --fence and --unfence",
-            remedy="for example: etcd restore /var/backups/etcd.db",
+            remedy="for example: etcd restore /var/backups/etcd.db; --fence alone stops etcd on another machine before",
         )
     here = machine.at(machine.layout)
     member = this_member.find(here)
@@ -121,6 +121,7 @@ def restore_task(request: RestoreOptions, machine: TargetMachine) -> Prepared[Me
 
 
 def replace_task(request: ReplaceOptions, machine: TargetMachine) -> Prepared[MemberTask]:
-    """Read the machine's manifests. Raises HostError."""
+    """Read the machine's manifests. Raises HostError, and UsageError for endpoints that are no URLs."""
+    access.require_urls(request.endpoints)
     member = this_member.find(machine.at(machine.layout))
     return Prepared(configuration=MemberTask(member=member), host=machine.at(member.layout), only=request.only)
