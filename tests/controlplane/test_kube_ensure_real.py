@@ -160,7 +160,7 @@ def test_an_informer_has_all_existing_objects(apiserver, admin: KubeClient) -> N
             if kind is EventType.SYNCED and len(found) == 2:
                 await client.create(body(1))
             elif len(found) == 3:
-                await client.reconnect()  # as after a new certificate: the watch is cut, and resumes
+                await client.set_identity(apiserver.access().identity)  # as after a new certificate: the watch is cut, and resumes
                 await client.delete(resources.CONFIG_MAP, f"{name}-0", "default")
             elif len(found) == 4:
                 break

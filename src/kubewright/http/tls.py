@@ -169,23 +169,20 @@ def selecting_context(
     return context
 
 
-def host_context(*, extra_ca_pem: bytes | None = None) -> ssl.SSLContext:
+def host_context() -> ssl.SSLContext:
     """Make a context that trusts the CAs of this machine: for downloads, https discovery, and an external etcd without a CA file.
 
-    `extra_ca_pem` is trusted as well, for a mirror with its own CA. Raises HostError if the machine has no CA bundle.
+    Raises HostError if the machine has no CA bundle.
     """
     context = _bare(ssl.PROTOCOL_TLS_CLIENT)
     bundle = next((path for path in SYSTEM_BUNDLES if Path(path).is_file()), None)
-    if bundle is not None:
-        context.load_verify_locations(cafile=bundle)
-    elif extra_ca_pem is None:
+    if bundle is None:
         raise HostError(
             "this machine has no bundle of trusted CA certificates",
             detail=f"looked for {', '.join(SYSTEM_BUNDLES)}",
             remedy="install the package ca-certificates",
         )
-    if extra_ca_pem is not None:
-        trust(context, extra_ca_pem)
+    context.load_verify_locations(cafile=bundle)
     return context
 
 

@@ -46,11 +46,11 @@ def request(method: str, path: Path, target: str, /, *, body: bytes = b"", timeo
 
 @contextmanager
 def stream(
-    method: str, path: Path, target: str, /, *, body: bytes = b"", timeout: float | None = 10.0, stall: float | None = None
+    method: str, path: Path, target: str, /, *, body: bytes = b"", timeout: float | None = 10.0
 ) -> Iterator[tuple[int, dict[str, str], Iterator[bytes]]]:
     """Send one request, and return status, headers and the body piece by piece.
 
-    `timeout` is for everything until the body begins, `stall` for each wait for a piece of it.
+    `timeout` is for everything until the body begins; its pieces may come at any time.
     """
     if not target.startswith("/") or not target.isascii() or not target.isprintable() or " " in target:
         raise UsageError(f"{quoted(target)} is not an encoded path", remedy="quote it (urllib.parse.quote)")
@@ -66,7 +66,7 @@ def stream(
             status, headers, rest = _read_head(sock, call)
             length = int(headers.get("content-length", "0"))
             trace.answered(status)
-        sock.settimeout(stall)
+        sock.settimeout(None)
         yield status, headers, _body(sock, rest, length, call)
 
 

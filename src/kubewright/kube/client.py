@@ -140,11 +140,6 @@ class AsyncKubeClient(_Client[AsyncTransport], AsyncKubeAPI):
         if (old := self._dropped(identity)) is not None:
             await old.drain()
 
-    async def reconnect(self) -> None:
-        """Replace every connection once its requests have finished: after failures that no single connection would notice."""
-        if (old := self._dropped()) is not None:
-            await old.drain()
-
     async def close(self) -> None:
         """Close every connection at once; a later call opens new ones. Idempotent."""
         if (old := self._dropped()) is not None:

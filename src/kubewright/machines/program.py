@@ -35,13 +35,13 @@ class Program:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def from_environment(prefix: Path = Path(sys.prefix)) -> Program:
+def from_environment() -> Program:
     """Return the program as it runs from a virtual environment.
 
     With its environment, an interpreter finds kubewright and writes nothing to our sources.
     """
     return Program(
-        shared={_PYTHON: prefix, _SOURCE: Path(__file__).parents[2]},
+        shared={_PYTHON: Path(sys.prefix), _SOURCE: Path(__file__).parents[2]},
         argv=(f"{_PYTHON}/bin/python", "-m", "kubewright"),
         environment={"PYTHONPATH": _SOURCE, "PYTHONDONTWRITEBYTECODE": "1"},
     )

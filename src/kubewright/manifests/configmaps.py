@@ -47,13 +47,11 @@ def signed(component: ComponentConfig, data: Mapping[str, str]) -> dict[str, Any
     return {} if component.user_supplied else {"annotations": {HASH: content_hash(data)}}
 
 
-def content_hash(data: Mapping[str, str], binary: Mapping[str, bytes] | None = None) -> str:
-    """Return `sha256:HEX` over all values by sorted key, then all binary values."""
+def content_hash(data: Mapping[str, str]) -> str:
+    """Return `sha256:HEX` over all values by sorted key."""
     digest = hashlib.sha256()
     for key in sorted(data):
         digest.update(data[key].encode())
-    for key in sorted(binary or {}):
-        digest.update((binary or {})[key])
     return f"sha256:{digest.hexdigest()}"
 
 

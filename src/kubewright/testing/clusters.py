@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base import events
-from kubewright.base.clock import Clock, SystemClock
+from kubewright.base.clock import SystemClock
 from kubewright.base.errors import APIError, Locked, NotFound, UsageError
 from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.wait import PollingWaiter
@@ -113,10 +113,10 @@ def _account(client: KubeClient, namespace: str) -> str | None:
 class TerminalLines:
     """A reporter that writes progress and warnings past pytest's capturing; silent in workers, which have no terminal."""
 
-    def __init__(self, config: pytest.Config, *, clock: Clock | None = None) -> None:
+    def __init__(self, config: pytest.Config) -> None:
         self._terminal = config.pluginmanager.getplugin("terminalreporter")
         self._capture = config.pluginmanager.getplugin("capturemanager")
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._written: dict[str, float] = {}
         self._lock = threading.Lock()
 

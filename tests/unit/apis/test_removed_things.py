@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from apis_documents import KUBELET, MACHINE, cluster, document_error, documents, init, load
 
-from kubewright.apis.kubeadm import load_join, load_whole, removed
+from kubewright.apis.kubeadm import load_whole, removed
 from kubewright.apis.kubeadm.explanations import COMPONENTS, KINDS, ROOTS, every
 from kubewright.apis.kubeadm.features import GATES
 from kubewright.base.errors import DocumentError, ValidationError
@@ -149,7 +149,7 @@ def test_arguments_in_the_old_form_are_reported_with_the_new_form():
 
 def test_join_reads_hints_too():
     with pytest.raises(ValidationError) as caught:
-        load_join(documents({**_JOIN, "discoveryToken": "x"}), detected=MACHINE, strict=True)
+        load_whole(documents({**_JOIN, "discoveryToken": "x"}), detected=MACHINE)
     assert "discovery.bootstrapToken.token" in caught.value.errors[0].reason + caught.value.errors[-1].reason
 
 

@@ -268,7 +268,7 @@ def test_following_a_log_through_the_control_socket_has_a_deadline_for_the_head_
     place = tmp_path / "control.sock"
 
     def follow() -> None:
-        with unix.stream("GET", place, "/logs/etcd", timeout=TIMEOUT, stall=None):
+        with unix.stream("GET", place, "/logs/etcd", timeout=TIMEOUT):
             pass
 
     with DrippingServer("head", path=place):
@@ -277,7 +277,7 @@ def test_following_a_log_through_the_control_socket_has_a_deadline_for_the_head_
 
     def outlasts(timeout: float) -> bool:
         try:
-            with unix.stream("GET", place, "/logs/etcd", timeout=timeout, stall=None) as (status, _, chunks):
+            with unix.stream("GET", place, "/logs/etcd", timeout=timeout) as (status, _, chunks):
                 end, found = time.monotonic() + timeout, b""
                 while time.monotonic() < end:
                     found += next(chunks)

@@ -190,14 +190,12 @@ def test_a_client_of_another_ca_is_refused(make_server: MakeServer, server_pair:
     assert server.seen == []
 
 
-def test_host_trust_is_that_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ca_pem: bytes) -> None:
+def test_host_trust_is_that_of_the_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bundle = tmp_path / "bundle.pem"
     bundle.write_bytes(trustme.CA().cert_pem.bytes())
     monkeypatch.setattr(tls, "SYSTEM_BUNDLES", (str(tmp_path / "missing"), str(bundle)))
     assert len(tls.host_context().get_ca_certs()) == 1
-    assert len(tls.host_context(extra_ca_pem=ca_pem).get_ca_certs()) == 2
     monkeypatch.setattr(tls, "SYSTEM_BUNDLES", ())
-    assert len(tls.host_context(extra_ca_pem=ca_pem).get_ca_certs()) == 1
     with pytest.raises(HostError) as caught:
         tls.host_context()
     assert "ca-certificates" in caught.value.remedy

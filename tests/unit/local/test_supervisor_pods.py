@@ -23,7 +23,6 @@ READY = ComponentState(
     phase=ComponentPhase.READY,
     pid=42,
     started_at=STARTED,
-    changed_at=STARTED + timedelta(seconds=1),
 )
 EXIT = LastExit(code=1, signal=None, started_at=SEEN, finished_at=STARTED, reason="exit code 1", last_lines=("bye",))
 

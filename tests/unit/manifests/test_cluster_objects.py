@@ -54,10 +54,6 @@ def test_the_hash_runs_over_values_in_the_order_of_keys(name):
     assert configmaps.content_hash(dict(reversed(vector["data"].items()))) == vector[f"annotation {configmaps.HASH}"]
 
 
-def test_binary_values_count_after_the_others():
-    assert configmaps.content_hash({"b": "1", "a": "2"}, {"c": b"3"}) == configmaps.content_hash({"x": "213"})
-
-
 def test_a_component_configuration_of_a_user_has_no_hash():
     configuration = configuration_of("extra-everything")
     _, addresses = places(configuration)

@@ -272,9 +272,7 @@ def load_join(
     detected: Detected,
     change: Callable[[JoinConfiguration], JoinConfiguration] = lambda given: given,
     exists: Callable[[str], bool] = always,
-    strict: bool = False,
     from_file: bool | None = None,
-    allow_loopback_advertise: bool = False,
 ) -> LoadedKind[JoinConfiguration]:
     """Return the configuration of `join`.
 
@@ -286,9 +284,8 @@ def load_join(
     Raises DocumentError if the documents cannot be identified or there is no JoinConfiguration, and ValidationError
     with all field errors.
     """
-    reading = _reading(documents, files.JOIN, strict=strict, from_file=from_file)
-    machine = _machine(detected, allow_loopback=allow_loopback_advertise)
-    found = read_join(reading, machine, change=change, runs=True, exists=exists)
+    reading = _reading(documents, files.JOIN, from_file=from_file)
+    found = read_join(reading, _machine(detected), change=change, runs=True, exists=exists)
     return LoadedKind(configuration=found, warnings=reading.finish())
 
 
@@ -300,7 +297,7 @@ def load_reset(
     from_file: bool | None = None,
 ) -> LoadedKind[ResetConfiguration]:
     """Return the configuration of `reset`, as `load_join` does."""
-    reading = _reading(documents, files.RESET, strict=False, from_file=from_file)
+    reading = _reading(documents, files.RESET, from_file=from_file)
     found = read_reset(reading, _machine(detected), change=change, runs=True)
     return LoadedKind(configuration=found, warnings=reading.finish())
 
@@ -312,7 +309,7 @@ def load_upgrade(
     from_file: bool | None = None,
 ) -> LoadedKind[UpgradeConfiguration]:
     """Return the configuration of the upgrade commands, as `load_join` does."""
-    reading = _reading(documents, files.UPGRADE, strict=False, from_file=from_file)
+    reading = _reading(documents, files.UPGRADE, from_file=from_file)
     return LoadedKind(configuration=read_upgrade(reading, change=change), warnings=reading.finish())
 
 
@@ -356,12 +353,12 @@ def read_upgrade(
     return found
 
 
-def _reading(documents: Sequence[Document], kind: str, *, strict: bool, from_file: bool | None) -> Reading:
-    reading = Reading(selection=files.select(documents, strict=strict, use=(kind,)), strict=strict)
+def _reading(documents: Sequence[Document], kind: str, *, from_file: bool | None) -> Reading:
+    reading = Reading(selection=files.select(documents, strict=False, use=(kind,)), strict=False)
     if documents if from_file is None else from_file:
         files.require(reading.selection, kind, source=documents[0].source if documents else "")
     return reading
 
 
-def _machine(detected: Detected, *, allow_loopback: bool = False) -> DefaultingMachine:
-    return DefaultingMachine(look=lambda: detected, random=SystemRandom(), allow_loopback=allow_loopback)
+def _machine(detected: Detected) -> DefaultingMachine:
+    return DefaultingMachine(look=lambda: detected, random=SystemRandom())

@@ -68,7 +68,6 @@ class Informer:
         field_selector: str = "",
         label_selector: str = "",
         random: Random | None = None,
-        backoff: Backoff = BACKOFF,
         failed: Callable[[APIError], None] | None = None,
         known: Sequence[Object] = (),
         version: str = "",
@@ -82,7 +81,6 @@ class Informer:
         self._fields = field_selector
         self._labels = label_selector
         self._random = random or SystemRandom()
-        self._backoff = backoff
         self._failed = failed
         self._version = version
         self._from_cache = not version
@@ -98,7 +96,7 @@ class Informer:
         After a gap an object is repeated only if it differs; one that has disappeared is DELETED with its last known
         content.
         """
-        pauses = self._backoff.pauses(self._random)
+        pauses = BACKOFF.pauses(self._random)
         too_old = False
         while True:
             error: APIError | None = None
@@ -128,7 +126,7 @@ class Informer:
                 unexpected.report(f"a watch of {self._resource.plural}", caught)
             hasty = asyncio.get_running_loop().time() - started < _HASTY
             if answered and not hasty and not too_old:
-                pauses = self._backoff.pauses(self._random)
+                pauses = BACKOFF.pauses(self._random)
             if odd or error is not None or (hasty and not expired):
                 await asyncio.sleep(max(next(pauses), asked_to_wait(error, most=_LONGEST_WAIT)))
 

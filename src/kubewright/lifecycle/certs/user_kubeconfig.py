@@ -6,7 +6,7 @@ Source: kubeadm v1.36: phases/kubeconfig/kubeconfig.go.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.kubeconfig import BearerToken, kubeconfig_document
@@ -16,7 +16,6 @@ from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
 from kubewright.pki import kubeconfigs, specs, store, table
 from kubewright.pki.ensure import IssuingSources
-from kubewright.pki.keys import FreshKeys
 from kubewright.pki.store import CertificateStore
 
 
@@ -38,7 +37,6 @@ def kubeconfig(
     certificates: CertificateStore,
     clock: Clock,
     random: Random,
-    started: datetime | None = None,
 ) -> dict[str, object]:
     """Return the document, which embeds the whole of ca.crt.
 
@@ -63,5 +61,4 @@ def kubeconfig(
         cluster=configuration.cluster,
         lifetime=person.lifetime,
     )
-    sources = IssuingSources(clock, random, FreshKeys(), started)
-    return kubeconfigs.document(spec, authority, kubeconfigs.issue(spec, authority, sources))
+    return kubeconfigs.document(spec, authority, kubeconfigs.issue(spec, authority, IssuingSources(clock, random)))

@@ -52,7 +52,6 @@ class ContainerWorker:
             container=container.name,
             phase=ComponentPhase.WAITING,
             manifest_hash=pod.hash,
-            changed_at=runtime.clock.now(),
         )
 
     def start(self, process: Process | None = None) -> None:
@@ -226,8 +225,7 @@ class ContainerWorker:
     def _set(self, phase: ComponentPhase, **changes: object) -> None:
         """Set a new state, and report it unless it is the same."""
         before = self._state
-        moved = {} if phase is before.phase else {"changed_at": self._runtime.clock.now()}
-        self._state = replace(before, phase=phase, **{"reason": "", **changes, **moved})
+        self._state = replace(before, phase=phase, **{"reason": "", **changes})
         if self._state == before:
             return
         if phase is not before.phase:

@@ -91,8 +91,6 @@ class ComponentState:
     cpu_seconds: float = 0.0
     started_at: datetime | None = None
     """When the current process was started."""
-    changed_at: datetime | None = None
-    """When `phase` last changed."""
     reason: str = ""
     manifest_hash: str = ""
     adopted: bool = False

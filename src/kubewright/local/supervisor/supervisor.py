@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from kubewright.base.clock import Clock, SystemClock
+from kubewright.base.clock import SystemClock
 from kubewright.base.events import Reporter, Warned
 from kubewright.base.unexpected import keep_running
 from kubewright.local.mark import Mark
@@ -53,7 +53,6 @@ class Supervisor:
         reporter: Reporter,
         probe_identity: ProbeIdentity | None = None,
         after: Mapping[str, Collection[str]] | None = None,
-        clock: Clock | None = None,
     ) -> None:
         """Store the arguments; nothing happens before `start`.
 
@@ -76,7 +75,7 @@ class Supervisor:
             logs=logs,
             node=node,
             mark=mark,
-            clock=clock or SystemClock(),
+            clock=SystemClock(),
             prober=NetworkProber(default_host=node.ip, identity=probe_identity),
             records=RecordStore(run),
             emit=reporter.emit,
