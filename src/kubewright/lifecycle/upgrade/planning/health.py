@@ -124,20 +124,21 @@ def _state(pod: Mapping[str, Any]) -> str:
     return f"its pod is {status.get('phase', 'unknown')}{f' ({said})' if said else ''}"
 
 
-def _corefile(api: KubeAPI) -> tuple[str, str] | None:
-    """Return the configuration of CoreDNS and its release; None without a ConfigMap."""
+def _outdated_corefile(api: KubeAPI) -> tuple[str, str] | None:
+    """Return the configuration of CoreDNS and its release; None without a ConfigMap, or if it is the new release already."""
     try:
         data = api.get(CONFIG_MAP, "coredns", NAMESPACE).get("data") or {}
     except NotFound:
         return None
     text = data.get("Corefile")
-    return (text, dns_version(api).lstrip("v")) if isinstance(text, str) else ("", "")
+    found = (text, dns_version(api).lstrip("v")) if isinstance(text, str) else ("", "")
+    return found if found[1] != _target() else None
 
 
 def _unknown(api: KubeAPI) -> Iterator[Finding]:
     """Find plugins and options that are unknown in a release between the present one and the new one."""
-    found, target = _corefile(api), _target()
-    if found is None or found[1] == target:
+    found, target = _outdated_corefile(api), _target()
+    if found is None:
         return
     text, installed = found
     problem = corefile.no_way(installed, target)
@@ -149,11 +150,11 @@ def _unknown(api: KubeAPI) -> Iterator[Finding]:
 
 
 def _obstacles(api: KubeAPI) -> Iterator[Finding]:
-    found, target = _corefile(api), _target()
-    if found is None or found[1] == target:
+    found = _outdated_corefile(api)
+    if found is None:
         return
     text, installed = found
-    unknown = corefile.no_way(installed, target)
+    unknown = corefile.no_way(installed, _target())
     obstacle = "" if unknown else corefile.obstacle(text, installed)
     if unknown:
         yield Finding(text=f"the configuration of CoreDNS will not be migrated: {unknown}", remedy=_COREFILE)
