@@ -12,7 +12,7 @@ import selectors
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -89,25 +89,30 @@ class Child:
 
     def _read(self, process: subprocess.Popen[bytes], *, line: Callable[[str], None], idle: Callable[[], None]) -> None:
         assert process.stdout is not None
-        descriptor, rest, silence = process.stdout.fileno(), b"", 0
+        rest = b""
+        for data in self._pieces(process.stdout.fileno(), idle=idle):
+            *whole, rest = (rest + data).split(b"\n")
+            for one in [*whole, *([rest] if rest and not data else [])]:
+                text = one.decode(errors="replace")
+                self.lines.append(text)
+                line(text)
+            if not data:
+                return
+
+    def _pieces(self, descriptor: int, *, idle: Callable[[], None]) -> Iterator[bytes]:
+        """Yield the output as it comes, and an empty piece when it has ended. Calls `idle` while there is none."""
+        silence = 0
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, selectors.EVENT_READ)
             while True:
-                if not selector.select(TICK):
-                    silence += 1
-                    if silence > LONGEST_SILENCE:
-                        raise BinariesError(f"`{' '.join(self._argv[:2])}` said nothing for {LONGEST_SILENCE * TICK:.0f} s")
-                    idle()
+                if selector.select(TICK):
+                    silence = 0
+                    yield os.read(descriptor, 65536)
                     continue
-                silence = 0
-                data = os.read(descriptor, 65536)
-                *whole, rest = (rest + data).split(b"\n")
-                for one in [*whole, *([rest] if rest and not data else [])]:
-                    text = one.decode(errors="replace")
-                    self.lines.append(text)
-                    line(text)
-                if not data:
-                    return
+                silence += 1
+                if silence > LONGEST_SILENCE:
+                    raise BinariesError(f"`{' '.join(self._argv[:2])}` said nothing for {LONGEST_SILENCE * TICK:.0f} s")
+                idle()
 
 
 @dataclass(frozen=True, kw_only=True)

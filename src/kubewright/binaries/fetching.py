@@ -20,6 +20,8 @@ from kubewright.binaries.table import FAMILIES, Family, Refusal, Wanted
 from kubewright.http.proxies import Proxies
 
 TOPIC: Final = "binaries"
+_SOURCES: Final = ("directory", "cache", "download", "build")
+"""In the order in which they are asked."""
 
 
 class Fetching:
@@ -196,14 +198,12 @@ def web(sources: BinarySources, environment: Mapping[str, str]) -> Fetcher:
 
 def _account(reasons: Mapping[str, list[Refusal]]) -> list[str]:
     """Return the reason of each source, once if it is the same for all programs."""
+    refused: dict[tuple[str, str], list[str]] = {}
+    for name, refusals in reasons.items():
+        for refusal in refusals:
+            refused.setdefault((refusal.source, refusal.reason), []).append(name)
     lines: list[str] = []
-    for source in ("directory", "cache", "download", "build"):
-        by_reason: dict[str, list[str]] = {}
-        for name, refusals in reasons.items():
-            for refusal in refusals:
-                if refusal.source == source:
-                    by_reason.setdefault(refusal.reason, []).append(name)
-        for reason, names in by_reason.items():
-            whom = "" if len(names) == len(reasons) else f" ({', '.join(names)})"
-            lines.append(f"{source}{whom}: " + reason.replace("\n", "\n    "))
+    for (source, reason), names in sorted(refused.items(), key=lambda row: _SOURCES.index(row[0][0])):
+        whom = "" if len(names) == len(reasons) else f" ({', '.join(names)})"
+        lines.append(f"{source}{whom}: " + reason.replace("\n", "\n    "))
     return lines

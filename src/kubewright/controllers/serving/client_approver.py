@@ -133,15 +133,19 @@ class ClientApprover(PolicyController):
         """Store the tokens of requests that were approved by others."""
         while True:
             token, use = await self._uses.get()
-            while self._policy.current.clients == STRICT:
-                try:
-                    if token not in await self._used.load():
-                        await self._used.record(token, use)
-                except NotNow as error:
-                    _log.warning("the use of a bootstrap token is not stored yet: %s", error)
-                    await asyncio.sleep(FIRST_PAUSE)
-                else:
-                    break
+            await self._store(token, use)
+
+    async def _store(self, token: str, use: Use) -> None:
+        """Store the use of a token, with as many attempts as that takes while the policy is strict."""
+        while self._policy.current.clients == STRICT:
+            try:
+                if token not in await self._used.load():
+                    await self._used.record(token, use)
+            except NotNow as error:
+                _log.warning("the use of a bootstrap token is not stored yet: %s", error)
+                await asyncio.sleep(FIRST_PAUSE)
+            else:
+                return
 
     def _node_of(self, csr: SigningRequest) -> str:
         return node_of(csr.username)

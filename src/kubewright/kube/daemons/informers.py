@@ -87,7 +87,7 @@ class Informer:
         self._slim = slim
         self._allowance = allowance
         self._sizes: dict[Key, int] = {}
-        self.objects: dict[Key, Object] = {_key(obj): obj for obj in known}
+        self.objects: dict[Key, Object] = {key_of(obj): obj for obj in known}
         self.synced = False
 
     async def events(self) -> AsyncGenerator[WatchEvent, None]:
@@ -99,8 +99,8 @@ class Informer:
         pauses = BACKOFF.pauses(self._random)
         too_old = False
         while True:
-            error: APIError | None = None
-            odd, expired, answered = False, False, False
+            answered = False
+            failure: Exception | None = None
             started = asyncio.get_running_loop().time()
             try:
                 async with aclosing(self._turn()) as turn:
@@ -108,27 +108,35 @@ class Informer:
                         answered = True
                         if event.type is not EventType.BOOKMARK:
                             yield event
-                too_old = False
             except Flooded:
                 self._forget()
                 raise
-            except Gone as caught:
-                self._version, self._from_cache = "", False
-                # A new list helps at once; but do not ask again and again a server for which even that list is too
-                # old.
-                expired, too_old, error = True, True, caught if too_old else None
-            except APIError as caught:
-                error = caught
-                if self._failed is not None:
-                    self._failed(caught)
-            except Exception as caught:  # a retry would fail in the same way: list everything again
-                self._version, odd = "", True
-                unexpected.report(f"a watch of {self._resource.plural}", caught)
+            except Exception as caught:
+                failure = caught
+                self._prepare_retry(caught)
             hasty = asyncio.get_running_loop().time() - started < _HASTY
+            if isinstance(failure, Gone):
+                # a new list helps at once; but do not ask again and again a server for which even that list is too old
+                waits, too_old = too_old, True
+            elif failure is None:
+                waits, too_old = hasty, False
+            else:
+                waits = True
             if answered and not hasty and not too_old:
                 pauses = BACKOFF.pauses(self._random)
-            if odd or error is not None or (hasty and not expired):
-                await asyncio.sleep(max(next(pauses), asked_to_wait(error, most=_LONGEST_WAIT)))
+            if waits:
+                await asyncio.sleep(max(next(pauses), asked_to_wait(failure, most=_LONGEST_WAIT)))
+
+    def _prepare_retry(self, failure: Exception) -> None:
+        """Report a failure, and choose whether the next turn begins with a list."""
+        if isinstance(failure, Gone):
+            self._version, self._from_cache = "", False
+        elif isinstance(failure, APIError):
+            if self._failed is not None:
+                self._failed(failure)
+        else:  # a retry would fail in the same way: list everything again
+            self._version = ""
+            unexpected.report(f"a watch of {self._resource.plural}", failure)
 
     async def _turn(self) -> AsyncGenerator[WatchEvent, None]:
         """List if that is needed, then watch until the watch ends."""
@@ -163,7 +171,7 @@ class Informer:
 
     def _differences(self, items: list[Object]) -> Iterator[WatchEvent]:
         """Yield the differences between a fresh list and the known objects, and update these."""
-        fresh = {_key(item): item for item in items}
+        fresh = {key_of(item): item for item in items}
         for key in [key for key in self.objects if key not in fresh]:
             yield WatchEvent(EventType.DELETED, self._drop(key))
         for key, item in fresh.items():
@@ -176,9 +184,9 @@ class Informer:
 
     def _remember(self, event: WatchEvent) -> None:
         if event.type is EventType.DELETED:
-            self._drop(_key(event.object))
+            self._drop(key_of(event.object))
         elif event.type in {EventType.ADDED, EventType.MODIFIED}:
-            self._keep(_key(event.object), event.object)
+            self._keep(key_of(event.object), event.object)
 
     def _keep(self, key: Key, obj: Object) -> None:
         if self._allowance is not None:
@@ -197,7 +205,8 @@ class Informer:
             self._drop(key)
 
 
-def _key(obj: Object) -> Key:
+def key_of(obj: Object) -> Key:
+    """Return namespace and name of an object."""
     name, namespace = identity_of(obj)
     return namespace, name
 

@@ -124,15 +124,18 @@ def _install(archive: IO[bytes], *, version: str, sources: BinarySources, report
             with files.work_directory(sources.cache) as work:
                 places = unpacking.Places(base=partial, programs=work / contents.PROGRAMS)
                 unpacking.unpack(archive, places, wanted=wanted)
-                shelf = Cache(sources.cache)
-                for one in wanted_programs(contents.NAMES, version=version):
-                    if isinstance(shelf.find(one), binaries.Refusal):
-                        shelf.install(one, places.programs / one.name, source=source)
+                _install_programs(places.programs, Cache(sources.cache), version=version, source=source)
                 _install_pause(places.programs / contents.PAUSE)
         if not place.exists():
             partial.rename(place)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _install_programs(unpacked: Path, cache: Cache, *, version: str, source: str) -> None:
+    for program in wanted_programs(contents.NAMES, version=version):
+        if isinstance(cache.find(program), binaries.Refusal):
+            cache.install(program, unpacked / program.name, source=source)
 
 
 def _install_pause(finished: Path) -> None:

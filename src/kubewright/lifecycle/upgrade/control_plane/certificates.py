@@ -77,17 +77,22 @@ def renewed_controllers(ctx: UpgradeContext) -> Iterator[Change]:
 
     It reads the file only when it starts. The kubelet starts it again at once.
     """
-    name, pod = table.CONTROLLERS.file, f"{table.CONTROLLERS.name}-{ctx.node_name}"
+    name = table.CONTROLLERS.file
     if ctx.kubeconfigs.read(name) is None:
         return
     for one in _renewed(ctx, ctx.host, [name]):
         yield _change(ctx, one)
-        try:
-            for sandbox in ctx.host.runtime.sandboxes():
-                if (sandbox.namespace, sandbox.name) == (NAMESPACE, pod) and sandbox.ready:
-                    yield ctx.host.runtime.stop_sandbox(sandbox)
-        except HostError as error:
-            ctx.reporter.emit(Warned(text=f"restart the static pod {pod}: it still uses its earlier certificate ({error})"))
+        yield from _stopped(ctx, f"{table.CONTROLLERS.name}-{ctx.node_name}")
+
+
+def _stopped(ctx: UpgradeContext, pod: str) -> Iterator[Change]:
+    """Stop a static pod; if that is impossible, only a warning is reported."""
+    try:
+        for sandbox in ctx.host.runtime.sandboxes():
+            if (sandbox.namespace, sandbox.name) == (NAMESPACE, pod) and sandbox.ready:
+                yield ctx.host.runtime.stop_sandbox(sandbox)
+    except HostError as error:
+        ctx.reporter.emit(Warned(text=f"restart the static pod {pod}: it still uses its earlier certificate ({error})"))
 
 
 def _change(ctx: UpgradeContext, name: str) -> Change:

@@ -18,9 +18,9 @@ from kubewright.base.errors import HostError, KubewrightError, NotFound
 from kubewright.base.records import dataclass
 from kubewright.kube.answers import WatchEvent
 from kubewright.kube.api import AsyncKubeAPI
-from kubewright.kube.core import Object, identity_of, metadata
+from kubewright.kube.core import Object, metadata
 from kubewright.kube.daemons.controller import SharedInformer
-from kubewright.kube.daemons.informers import Key
+from kubewright.kube.daemons.informers import Key, key_of
 from kubewright.kube.daemons.recorder import EventRecorder
 from kubewright.kube.resources import SERVICE
 from kubewright.machines.network import is_ipv6
@@ -67,12 +67,6 @@ def family_of(address: str) -> str:
     return "IPv6" if is_ipv6(address) else "IPv4"
 
 
-def key_of(obj: Mapping[str, Any]) -> Key:
-    """Return namespace and name."""
-    name, namespace = identity_of(obj)
-    return namespace, name
-
-
 def assigned(
     services: Iterable[Object], pool: Sequence[str], *, recent: Mapping[Key, Addresses] = MappingProxyType({})
 ) -> dict[Key, Addresses]:
@@ -84,15 +78,15 @@ def assigned(
     ours = sorted(
         (one for one in services if _is_ours(one)), key=lambda one: (str(metadata(one).get("creationTimestamp")), str(key_of(one)))
     )
+    wanted = [(service, family) for service in ours for family in _families(service)]
     found: dict[tuple[Key, str], str] = {}
     free = list(pool)
     for choose in (_present, lambda service: recent.get(key_of(service), ()), _requested, lambda _: tuple(free)):
-        for service in ours:
-            for family in _families(service):
-                given = [one for one in choose(service) if one in free and family_of(one) == family]
-                if given and (key_of(service), family) not in found:
-                    found[key_of(service), family] = given[0]
-                    free.remove(given[0])
+        for service, family in wanted:
+            given = [one for one in choose(service) if one in free and family_of(one) == family]
+            if given and (key_of(service), family) not in found:
+                found[key_of(service), family] = given[0]
+                free.remove(given[0])
     chosen = {key_of(service): [found.get((key_of(service), family), "") for family in _families(service)] for service in ours}
     return {key: tuple(addresses) for key, addresses in chosen.items() if all(addresses)}
 
