@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from datetime import datetime
-from typing import Final, TypeVar
+from typing import Final
 
 from kubewright.base.errors import CertificateError
 from kubewright.controllers import requests
@@ -18,7 +18,6 @@ from kubewright.controllers.serving.used_tokens import Use, Uses
 from kubewright.kube.answers import EventType, WatchEvent
 from kubewright.kube.core import identity_of
 
-V = TypeVar("V")
 MOST: Final = 50_000
 """Names and tokens that are remembered, the latest ones."""
 
@@ -53,16 +52,16 @@ class ClientHistory:
         for token, use in uses.items():
             user = f"{BOOTSTRAP_USER}{token}"
             if use.key not in self._tokens.get(user, {}):
-                _latest(self._tokens, user, {})[use.key] = use.node
+                _latest(self._tokens, user)[use.key] = use.node
 
     def approved(self, csr: SigningRequest) -> None:
         """Tie the name and the token of a request to its key."""
         key, node = key_of(csr), _node(csr)
         if key is None or not node:
             return
-        _latest(self._names, node, {}).setdefault(key, csr.name)
+        _latest(self._names, node).setdefault(key, csr.name)
         if csr.username.startswith(BOOTSTRAP_USER):
-            _latest(self._tokens, csr.username, {})[key] = node
+            _latest(self._tokens, csr.username)[key] = node
 
     def question(self, csr: SigningRequest) -> Question:
         """Return the question about a request for join records."""
@@ -95,9 +94,9 @@ def use_of(csr: SigningRequest, *, now: datetime) -> Use | None:
     return Use.of(key, node, now=now) if key is not None and node else None
 
 
-def _latest(known: OrderedDict[str, V], name: str, fresh: V) -> V:
+def _latest(known: OrderedDict[str, dict[bytes, str]], name: str) -> dict[bytes, str]:
     """Return the facts about a name, which becomes the latest one of at most `MOST`."""
-    found = known.setdefault(name, fresh)
+    found = known.setdefault(name, {})
     known.move_to_end(name)
     while len(known) > MOST:
         known.popitem(last=False)
