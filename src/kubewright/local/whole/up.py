@@ -79,12 +79,7 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
         if found is not None:
             members.require_disks(found)
         cluster = _wanted(paths, options, found, random)
-        preflight.require_families(cluster.config)
-        mounts.require_sources(cluster.mounted)
-        registries.require_directory(cluster)
-        if not cluster.made:
-            documents.require_patches(cluster.config, [one.target for one in cluster.mounted])
-        ports.require_free(paths, cluster, options)
+        _require_possible(paths, cluster, options)
         parts = ensure_parts(version=cluster.kubernetes_version, sources=sources, reporter=reporter)
         if found is not None and not found.made:
             sweep(paths)  # of a start that did not succeed
@@ -291,6 +286,16 @@ def _require_supported(options: UpOptions) -> None:
     for flag, value in given.items():
         if value is not None:
             raise UsageError(f"--{flag} is not for clusters of machines", remedy="leave it out")
+
+
+def _require_possible(paths: ClusterPaths, cluster: ClusterRecord, options: UpOptions) -> None:
+    """Check what the cluster needs of this host, before anything is changed. Raises CheckFailed, PortInUse, UsageError, ValidationError."""
+    preflight.require_families(cluster.config)
+    mounts.require_sources(cluster.mounted)
+    registries.require_directory(cluster)
+    if not cluster.made:
+        documents.require_patches(cluster.config, [one.target for one in cluster.mounted])
+    ports.require_free(paths, cluster, options)
 
 
 @contextmanager
