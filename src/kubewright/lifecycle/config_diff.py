@@ -12,9 +12,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kubewright.apis.kubeadm import cluster_document, load_cluster
+from kubewright.apis.kubeadm.codec import cluster_document
 from kubewright.apis.kubeadm.defaults import NO_ADDRESS
 from kubewright.apis.kubeadm.documents import CLUSTER, KUBE_PROXY, KUBELET
+from kubewright.apis.kubeadm.loading import load_cluster
 from kubewright.apis.kubeadm.types import LocalAPIEndpoint
 from kubewright.base import yaml
 from kubewright.base.change import unified_diff

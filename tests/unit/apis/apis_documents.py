@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from kubewright.apis.kubeadm import Loaded, load_init
+from kubewright.apis.kubeadm.loading import Loaded, load_init
 from kubewright.apis.machine import Detected
 from kubewright.base.errors import DocumentError, ValidationError
 from kubewright.base.randomness import SeededRandom

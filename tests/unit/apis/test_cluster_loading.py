@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from apis_documents import MACHINE, cluster, documents, init, load
 
-from kubewright.apis.kubeadm import load_cluster
-from kubewright.apis.kubeadm.loading import load_tokens
+from kubewright.apis.kubeadm.loading import load_cluster, load_tokens
 from kubewright.apis.kubeadm.types import InitConfiguration, LocalAPIEndpoint, NodeRegistration
 from kubewright.base.errors import DocumentError, ValidationError
 from kubewright.base.randomness import SeededRandom

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import parts
 from kubewright.apis import feature_gates, kubelet, kubelet_rules, kubeproxy
 from kubewright.apis.findings import Findings
-from kubewright.apis.kubeadm import load_whole
+from kubewright.apis.kubeadm.whole_files import load_whole
 from kubewright.base.yaml import load_all
 
 # For each row of the table: a value that is refused, and one that is not.

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import parts
 from kubewright.apis.findings import Findings
-from kubewright.apis.kubeadm import cluster_document, init_document, load_init
+from kubewright.apis.kubeadm.codec import cluster_document, init_document
 from kubewright.apis.kubeadm.defaults import random_token
+from kubewright.apis.kubeadm.loading import load_init
 from kubewright.apis.kubeadm.types import CLUSTER, INIT
 from kubewright.apis.scalars import is_token
 from kubewright.base.errors import DocumentError, ValidationError

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from apis_documents import KUBE_PROXY, KUBELET, MACHINE, cluster, document_error, documents, init, load, load_text
 
-from kubewright.apis.kubeadm import load_init, load_join, load_reset, load_upgrade, load_whole
 from kubewright.apis.kubeadm.documents import given
+from kubewright.apis.kubeadm.loading import load_init, load_join, load_reset, load_upgrade
+from kubewright.apis.kubeadm.whole_files import load_whole
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, ValidationError
 

@@ -9,9 +9,8 @@ from pathlib import PurePosixPath
 import pytest
 from apis_documents import MACHINE, cluster, field_errors, init, load, load_case
 
-from kubewright.apis.kubeadm import InitOverrides
 from kubewright.apis.kubeadm.features import enabled, key_algorithm
-from kubewright.apis.kubeadm.overrides import refuse_flags_with_config
+from kubewright.apis.kubeadm.overrides import InitOverrides, refuse_flags_with_config
 from kubewright.apis.machine import Detected, Layout
 from kubewright.base.durations import Duration
 from kubewright.base.errors import UsageError

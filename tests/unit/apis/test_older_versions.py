@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kubewright.apis.kubeadm import load_init, load_join
+from kubewright.apis.kubeadm.loading import load_init, load_join
 from kubewright.apis.kubeadm.whole_files import load_whole
 from kubewright.apis.machine import Detected
 from kubewright.base import yaml

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import kubewright
 import parts
-from kubewright.apis.kubeadm import load_whole
 from kubewright.apis.kubeadm.explanations import ROOTS, every
+from kubewright.apis.kubeadm.whole_files import load_whole
 from kubewright.base.errors import KubewrightError, ValidationError
 from kubewright.base.messages import quoted
 from kubewright.base.yaml import Document, load_all

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from apis_documents import ALL_CASES, CASES, REFERENCE, config_map, load_case, load_text, reference_json
 
-from kubewright.apis.kubeadm import cluster_document, images, init_document
+from kubewright.apis.kubeadm.codec import cluster_document, init_document
+from kubewright.apis.kubeadm.versions import images
 from kubewright.base.yaml import dump, load, load_all
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from apis_documents import KUBELET, MACHINE, cluster, document_error, documents, init, load
 
-from kubewright.apis.kubeadm import load_whole, removed
+from kubewright.apis.kubeadm import removed
 from kubewright.apis.kubeadm.explanations import COMPONENTS, KINDS, ROOTS, every
 from kubewright.apis.kubeadm.features import GATES
+from kubewright.apis.kubeadm.whole_files import load_whole
 from kubewright.base.errors import DocumentError, ValidationError
 
 _JOIN = {"apiVersion": "kubeadm.k8s.io/v1beta4", "kind": "JoinConfiguration"}

@@ -6,7 +6,8 @@ import pytest
 from apis_documents import MACHINE, cluster, field_errors, init, load, load_text
 
 from kubewright.apis.findings import MOST_SHOWN
-from kubewright.apis.kubeadm import explanations, load_whole, node_types, types
+from kubewright.apis.kubeadm import explanations, node_types, types
+from kubewright.apis.kubeadm.whole_files import load_whole
 from kubewright.apis.schema import Struct
 from kubewright.base import records
 from kubewright.base.errors import ValidationError

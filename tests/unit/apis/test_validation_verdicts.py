@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from apis_documents import MACHINE, cluster, documents, field_errors, init, load, reference_json
 
-from kubewright.apis.kubeadm import WholeFile, load_init, load_join, load_reset, load_whole
+from kubewright.apis.kubeadm.loading import load_init, load_join, load_reset
 from kubewright.apis.kubeadm.overrides import InitOverrides
+from kubewright.apis.kubeadm.whole_files import WholeFile, load_whole
 from kubewright.apis.machine import Detected
 from kubewright.base.errors import ValidationError
 

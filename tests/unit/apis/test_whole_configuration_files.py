@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import parts
-from kubewright.apis.kubeadm import WholeFile, load_whole
+from kubewright.apis.kubeadm.whole_files import WholeFile, load_whole
 from kubewright.base.errors import ValidationError
 from kubewright.base.yaml import dump_all, load_all
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from kubewright.apis.kubeadm import load_init
+from kubewright.apis.kubeadm.loading import load_init
 from kubewright.apis.kubeadm.types import Configuration
 from kubewright.apis.machine import Addresses, Detected, Layout
 from kubewright.base.yaml import load_all

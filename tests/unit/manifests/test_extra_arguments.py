@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from manifest_cases import HOST, places
 
-from kubewright.apis.kubeadm import load_init, removed
+from kubewright.apis.kubeadm import removed
 from kubewright.apis.kubeadm.arguments import Given, of_control_plane
+from kubewright.apis.kubeadm.loading import load_init
 from kubewright.apis.kubeadm.overrides import with_attribute
 from kubewright.apis.kubeadm.types import Arg, HostPathMount
 from kubewright.apis.machine import Layout

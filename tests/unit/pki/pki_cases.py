@@ -6,7 +6,7 @@ import json
 from functools import cache
 from pathlib import Path
 
-from kubewright.apis.kubeadm import load_init
+from kubewright.apis.kubeadm.loading import load_init
 from kubewright.apis.kubeadm.types import (
     ClusterConfiguration,
     ComponentConfig,

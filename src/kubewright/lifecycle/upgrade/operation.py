@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import Final
 
-from kubewright.apis.kubeadm import cluster_document
+from kubewright.apis.kubeadm.codec import cluster_document
 from kubewright.apis.kubeadm.node_types import UpgradeApply, UpgradeConfiguration, UpgradeNode
 from kubewright.apis.kubeadm.types import InitConfiguration, LocalAPIEndpoint
 from kubewright.apis.kubeadm.versions import resolve

@@ -8,7 +8,8 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from kubewright.apis.kubeadm import arguments, cluster_document
+from kubewright.apis.kubeadm import arguments
+from kubewright.apis.kubeadm.codec import cluster_document
 from kubewright.apis.kubeadm.versions import component_image, images
 from kubewright.base.checks import Check, Finding, run_checks, warning
 from kubewright.base.clock import rfc3339
