@@ -22,7 +22,7 @@ from kubewright.http import loop
 from kubewright.kube import resources
 from kubewright.kube.answers import EventType
 from kubewright.kube.client import AsyncKubeClient, KubeClient
-from kubewright.kube.credentials import BearerToken
+from kubewright.kube.credentials import BearerToken, ClientCertificate
 from kubewright.kube.daemons.informers import Informer
 from kubewright.kube.objects import DesiredObject, NodeMarks, Write, ensure_node_marks, ensure_object, remove_object
 from kubewright.kube.patches import node_status_patch
@@ -290,7 +290,7 @@ def test_a_certificate_is_requested_with_the_token(apiserver, kind: str) -> None
         try:
             # The permissions are new, and the authorizer learns of them by a watch.
             content = await once_allowed(lambda: csr.obtain(client, csr.node_client(node, key), within=600))
-            await client.set_identity(csr.identity(content, key))
+            await client.set_identity(ClientCertificate(cert_pem=content, key_pem=key.pem()))
             review = await client.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
         finally:
             deciding.cancel()

@@ -15,7 +15,6 @@ from kubewright.discovery import node_requests
 from kubewright.kube.answers import EventType, worth_retrying
 from kubewright.kube.api import AsyncKubeAPI
 from kubewright.kube.core import Object
-from kubewright.kube.credentials import ClientCertificate
 from kubewright.kube.daemons.informers import Informer
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.pki import certificates
@@ -110,11 +109,6 @@ def node_serving(
 
 def _name(node_name: str, key: PrivateKey, usages: Sequence[str]) -> str:
     return csr.digest_name(key.public_der(), common_name=csr.node_user(node_name), organizations=(csr.NODES,), usages=usages)
-
-
-def identity(certificate_pem: bytes, key: PrivateKey) -> ClientCertificate:
-    """Return the client identity of an issued certificate, for a client's `set_identity`."""
-    return ClientCertificate(cert_pem=certificate_pem, key_pem=key.pem())
 
 
 def verdict(found: Mapping[str, Any], *, uid: str) -> bytes | None:
