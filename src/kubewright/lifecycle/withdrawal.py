@@ -73,7 +73,9 @@ def _withdraw(
         yield host.ensure(Service(name=SERVICE, running=False))
     if any(path.parent == host.layout.manifests for path in left):  # before them, so that an interrupted run finds them again
         socket = machine_record.runtime_socket(found)
-        yield from _remove_pods(host if socket in {"", host.layout.cri_socket} else at(replace(host.layout, cri_socket=socket)), reporter)
+        yield from _remove_pods(
+            host if socket in {"", host.layout.cri_socket} else at(replace(host.layout, cri_socket=socket)), clock, reporter
+        )
     yield from (host.unmount(path) for path in reversed(inventory.mounts) if any(path.is_relative_to(one) for one in left))
     yield from (host.remove(path, own=[path]) for path in left)
     for step in (cleanup.remove_accounts, cleanup.remove_units, cleanup.restore_service, cleanup.remove_tunnel):
@@ -85,7 +87,7 @@ def _withdraw(
     yield from (host.remove(path) for path in layout.kept_files if path not in needed)
 
 
-def _remove_pods(host: Host, reporter: Reporter) -> Iterator[Change]:
+def _remove_pods(host: Host, clock: Clock, reporter: Reporter) -> Iterator[Change]:
     """Remove the static pods of a control plane. Without a container runtime there are none."""
     try:
         there = [pod for pod in host.runtime.sandboxes() if _is_static(pod)]
@@ -94,7 +96,9 @@ def _remove_pods(host: Host, reporter: Reporter) -> Iterator[Change]:
     except RuntimeUnavailable as error:
         reporter.emit(Warned(text=f"pods cannot be removed: {error}"))
         return
-    yield from map(host.runtime.remove_sandbox, there)
+    from kubewright.host.cri.images_and_sandboxes import remove_sandbox
+
+    yield from (remove_sandbox(pod, runtime=host.runtime, clock=clock) for pod in there)
 
 
 def _is_static(pod: Sandbox) -> bool:

@@ -17,6 +17,7 @@ from certificate_summaries import of_certificate, of_key
 from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import FakeClock
+from kubewright.base.errors import HostError
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.records import replace
 from kubewright.host.seam import RuntimeVersion
@@ -130,11 +131,12 @@ class Healthy:
 
 
 class Runtime:
-    """The pods of a machine. Pods of others stay."""
+    """The pods of a machine. Pods of others stay. One of `starting` cannot be removed at the first attempt."""
 
     def __init__(self, kubelet) -> None:
         self.kubelet = kubelet
         self.pods = [Sandbox(id="theirs", name="etcd-backup", namespace="default")]
+        self.starting: set[str] = set()
         self.lock = threading.Lock()  # pods are removed in threads, and `list.remove` compares in Python
 
     def add(self, name):
@@ -157,6 +159,9 @@ class Runtime:
 
     def remove_sandbox(self, sandbox, /):
         assert not self.kubelet.running, "the kubelet would start it again"
+        if sandbox.id in self.starting:
+            self.starting.remove(sandbox.id)
+            raise HostError("container is in starting state, can't be removed")
         with self.lock:
             self.pods.remove(sandbox)
         return Change(target=sandbox.target, action=Action.DELETE)

@@ -108,6 +108,15 @@ def test_repeated_attempts_leave_nothing(box, fresh):
     assert seen(box, **OTHER) == fresh("other names")
 
 
+def test_pods_whose_containers_are_starting_are_removed_by_a_further_attempt(box, fresh):
+    attempt(box)
+    box.runtime.starting = {pod.id for pod in box.runtime.pods if pod.id != "theirs"}
+    assert len(box.runtime.starting) == 4
+    box.init(given(box, **OTHER))
+    assert box.runtime.starting == set()
+    assert seen(box, **OTHER) == fresh("other names")
+
+
 def test_removed_files_are_reported_once(box):
     attempt(box)
     assert not [line for line in box.lines() if line.startswith(LEFT)]

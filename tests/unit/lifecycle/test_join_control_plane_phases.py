@@ -12,7 +12,16 @@ from kubewright.apis.kubeadm.types import ClusterConfiguration, Etcd, ExternalEt
 from kubewright.apis.machine import Addresses, Layout
 from kubewright.base import yaml
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import CertificateError, DocumentError, Forbidden, NotFound, Unreachable, ValidationError, WaitTimeout
+from kubewright.base.errors import (
+    CertificateError,
+    DocumentError,
+    Forbidden,
+    HostError,
+    NotFound,
+    Unreachable,
+    ValidationError,
+    WaitTimeout,
+)
 from kubewright.base.events import RecordingReporter, SilentReporter
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.wait import InstantWaiter, PollingWaiter
@@ -343,16 +352,21 @@ def test_a_learning_etcd_is_not_mistaken_for_the_permanent_one(box, resumed):
 
 
 def test_an_etcd_that_the_kubelet_does_not_stop_is_stopped_by_restarting_it(box):
-    clock, done = FakeClock(), []
+    clock, done, starting = FakeClock(), [], ["etcd-learner-two"]
     ctx = learning_context(box, waiter=PollingWaiter(clock=clock, reporter=RecordingReporter()), clock=clock)
     pods = [SimpleNamespace(name=f"{name}-two") for name in ("etcd", "etcd-learner", "kube-apiserver")]
     listening = [Listener(address="10.0.0.2", port=2380, user=0, inode=1)]
+
+    def remove_sandbox(sandbox):
+        if starting:
+            raise HostError(f"{starting.pop()} is in starting state, can't be removed")
+        listening.clear()
+        done.append((sandbox.name, "removed"))
+
     ctx.host = SimpleNamespace(
         ensure=lambda desired: done.append((desired.name, desired.restart)),
         network=SimpleNamespace(listeners=lambda: listening),
-        runtime=SimpleNamespace(
-            sandboxes=lambda: pods, remove_sandbox=lambda sandbox: listening.clear() or done.append((sandbox.name, "removed"))
-        ),
+        runtime=SimpleNamespace(sandboxes=lambda: pods, remove_sandbox=remove_sandbox),
     )
     list(etcd_learner.wait_until_gone(ctx, pods=("etcd-learner",)))
     assert done == [("kubelet", True), ("etcd-learner-two", "removed")]

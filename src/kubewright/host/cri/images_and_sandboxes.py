@@ -192,11 +192,17 @@ def remove_sandboxes(runtime: ContainerRuntime, *, clock: Clock) -> list[Removal
     return [removed[number] for number in sorted(removed)]
 
 
-def _remove(sandbox: Sandbox, *, runtime: ContainerRuntime, clock: Clock) -> Removal:
+def remove_sandbox(sandbox: Sandbox, *, runtime: ContainerRuntime, clock: Clock) -> Change:
+    """Stop and remove one sandbox. Raises HostError with the error of the last of `REMOVE_ATTEMPTS` attempts."""
+
     def remove() -> Change:
         return runtime.remove_sandbox(sandbox)
 
+    return retry(remove, clock=clock, on=HostError, attempts=REMOVE_ATTEMPTS, backoff=_PAUSES)
+
+
+def _remove(sandbox: Sandbox, *, runtime: ContainerRuntime, clock: Clock) -> Removal:
     try:
-        return Removal(sandbox=sandbox, change=retry(remove, clock=clock, on=HostError, attempts=REMOVE_ATTEMPTS, backoff=_PAUSES))
+        return Removal(sandbox=sandbox, change=remove_sandbox(sandbox, runtime=runtime, clock=clock))
     except Exception as error:  # the error must end neither this thread nor the others
         return Removal(sandbox=sandbox, error=expected(error))

@@ -148,7 +148,7 @@ class MemberContext(RunContext, Generic[Request]):
         """Remove the manifests of etcd and the API server, and wait until both have stopped."""
         self.say(f"Stopping {' and '.join(self.member.pods.names)} of this machine")
         checkpoint.park(self.host, kept)
-        yield from stopping.until_gone(self.member.pods, host=self.host, waiter=self.waiter, within=STOPPING)
+        yield from stopping.until_gone(self.member.pods, host=self.host, clock=self.clock, waiter=self.waiter, within=STOPPING)
 
     def until(self, wrong: Callable[[Status], str | None], *, saying: str) -> Waited:
         """Wait until `wrong` finds no fault with the status of this member."""

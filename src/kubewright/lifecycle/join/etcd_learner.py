@@ -155,4 +155,4 @@ def wait_until_gone(ctx: JoinContext, *, pods: Iterable[str]) -> Iterable[Change
     """
     held = (ctx.addresses.advertise, ctx.addresses.ports.etcd_peer)
     ended = StoppingPods(names=tuple(pods), node=ctx.node_name, held=(held,))
-    return stopping.until_gone(ended, host=ctx.host, waiter=ctx.waiter, within=_patience(ctx))
+    return stopping.until_gone(ended, host=ctx.host, clock=ctx.clock, waiter=ctx.waiter, within=_patience(ctx))

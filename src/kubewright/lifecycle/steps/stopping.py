@@ -12,6 +12,7 @@ from kubewright.host.network.listeners import blocking
 from kubewright.lifecycle.steps.kubelet import SERVICE
 
 if TYPE_CHECKING:
+    from kubewright.base.clock import Clock
     from kubewright.base.events import Waited
     from kubewright.base.wait import Waiter
     from kubewright.host.seam import Host
@@ -34,7 +35,7 @@ class StoppingPods:
     held: tuple[tuple[str, int], ...]
 
 
-def until_gone(pods: StoppingPods, *, host: Host, waiter: Waiter, within: float) -> Iterable[Step]:
+def until_gone(pods: StoppingPods, *, host: Host, clock: Clock, waiter: Waiter, within: float) -> Iterable[Step]:
     """Wait until nothing uses the addresses of static pods whose manifests were removed before.
 
     A kubelet that was restarted stops no static pod before it has a response from an API server (kubelet v1.36,
@@ -44,11 +45,13 @@ def until_gone(pods: StoppingPods, *, host: Host, waiter: Waiter, within: float)
     try:
         yield _free(pods, host=host, waiter=waiter, within=min(_BY_KUBELET, within))
     except WaitTimeout:
+        from kubewright.host.cri.images_and_sandboxes import remove_sandbox
+
         yield host.ensure(Service(name=SERVICE, restart=True))
         names = {f"{name}-{pods.node}" for name in pods.names}
         for sandbox in host.runtime.sandboxes():
             if sandbox.name in names:
-                yield host.runtime.remove_sandbox(sandbox)
+                yield remove_sandbox(sandbox, runtime=host.runtime, clock=clock)
         yield _free(pods, host=host, waiter=waiter, within=within)
 
 
