@@ -169,13 +169,18 @@ def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: floa
     return yaml.dump_all([*made, *others])
 
 
-def for_run(text: str, *, credentials: Credentials, within: float) -> str:
-    """Return documents of `of_init` with the credentials and the timeouts of one run, which waits `within` seconds."""
+def for_run(text: str, *, credentials: Credentials, within: float, untainted: bool = False) -> str:
+    """Return documents of `of_init` with the credentials and the timeouts of one run, which waits `within` seconds.
+
+    `untainted`: the Node is not given the default taint of control planes, which the documents may have it get.
+    """
     documents = [document.value for document in yaml.load_all(text)]
     for document in documents:
         if isinstance(document, dict) and document.get("kind") == _INIT:
             document["bootstrapTokens"] = [{"token": credentials.token, "ttl": TOKEN_TTL}]
             document["certificateKey"] = credentials.certificate_key
+            if untainted and "taints" not in document["nodeRegistration"]:  # other taints would be another configuration
+                document["skipPhases"] = [*(document.get("skipPhases") or ()), "mark-control-plane"]
             if document.get("apiVersion") == _KUBEADM:
                 document["timeouts"] = {**_timeouts(within), **document.get("timeouts", {})}
     return yaml.dump_all(documents)

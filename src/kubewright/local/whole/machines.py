@@ -14,7 +14,7 @@ from kubewright.base.wait import PollingWaiter
 from kubewright.local import mounts, record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
-from kubewright.local.whole import endpoints, members, owner, registries, removal
+from kubewright.local.whole import endpoints, members, owner, registries, removal, scheduling
 from kubewright.local.whole.services import client
 from kubewright.machines.machine import Machine
 from kubewright.machines.parts import ensure_parts
@@ -68,6 +68,7 @@ def remove(paths: ClusterPaths, name: str, *, reporter: Reporter) -> None:
         clock = SystemClock()
         with endpoints.client(paths, cluster, clock=clock) as api:
             removal.remove(paths, wanted, name, api, waiter=PollingWaiter(clock=clock, reporter=reporter))
+            scheduling.ensure(api, wanted)
         if client.status(paths):
             client.expect(paths, members.addresses(wanted.settled()))
         with owner.acting_as(owner.of_cluster(paths)):

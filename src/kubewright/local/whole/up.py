@@ -44,6 +44,7 @@ from kubewright.local.whole import (
     registries,
     removal,
     resolvers,
+    scheduling,
     status,
     subnets,
 )
@@ -133,6 +134,7 @@ def _bring_up(run: MachinesRun) -> tuple[list[Change], str]:
         surplus = removal.surplus(run.paths, run.cluster)
         for name in surplus:
             changes += removal.remove(run.paths, run.cluster, name, api, waiter=run.waiter)
+        changes += scheduling.ensure(api, run.cluster)
         changes += addons.ensure(api, gateway=run.group.network.gateway)  # before CoreDNS starts, which rereads its file only after 30 s
         changes += _ready(run, run.cluster.workers, started=started)
         newcomers += joining.newcomers(run, run.cluster.workers)
@@ -176,7 +178,8 @@ def _init(run: MachinesRun, planes: Sequence[str]) -> list[Change]:
         made = documents.of_init(run.cluster, run.first, within=run.options.within, unverified=run.unverified)
         _write(run, kept, made)
     credentials = documents.Credentials(token=run.token, certificate_key=run.certificate_key)
-    document = documents.for_run(made, credentials=credentials, within=run.options.within)
+    untainted = run.cluster.made and scheduling.is_open(run.cluster)
+    document = documents.for_run(made, credentials=credentials, within=run.options.within, untainted=untainted)
     upload = ("--upload-certs", "--skip-certificate-key-print") if planes else ()
     changes = operations.operate(machine, ("init", *upload), document, reporter=run.reporter)
     admin = machine.run("cat", _ADMIN).out
