@@ -212,11 +212,14 @@ def is_ipv6(text: str) -> bool:
 
 
 def routed(rows: Sequence[dict[str, Any]] | None = None) -> set[str]:
-    """Return the ranges to which the host has routes, except the default routes."""
+    """Return the ranges to which the host has routes, except the default routes.
+
+    VPNs replace those by routes for either half of all addresses (openvpn(8), `--redirect-gateway def1`).
+    """
     if rows is None:
         rows = _routes("table", "all")
     found = {str(row["dst"]) for row in rows if row.get("dst", "default") != "default"}
-    return {str(ipaddress.ip_network(text, strict=False)) for text in found}
+    return {str(one) for text in found if (one := ipaddress.ip_network(text, strict=False)).prefixlen > 1}
 
 
 def ipv6_uplinks() -> list[str]:

@@ -90,6 +90,8 @@ def test_a_host_whose_routes_cover_everything_is_reported() -> None:
 def test_default_routes_occupy_nothing() -> None:
     rows = [{"dst": "default"}, {"dst": "10.0.0.0/8"}, {"dst": "127.0.0.1", "type": "local"}, {"type": "unreachable"}]
     assert routed([*rows, {"dst": "fe80::/64"}]) == {"10.0.0.0/8", "127.0.0.1/32", "fe80::/64"}
+    halves = [{"dst": text} for text in ("0.0.0.0/1", "128.0.0.0/1", "::/1", "8000::/1")]  # of a VPN
+    assert routed([*halves, {"dst": "128.0.0.0/2"}]) == {"128.0.0.0/2"}
 
 
 @pytest.mark.parametrize(
