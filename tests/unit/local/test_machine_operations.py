@@ -97,3 +97,22 @@ def test_a_machine_is_found_next_to_a_cluster_that_cannot_be_read(tmp_path: Path
         assert main(["local", "shell", machine, "--state-dir", str(tmp_path)]) == 1
         said[machine] = "does not describe a cluster" in capsys.readouterr().err
     assert said == {"dev-worker-1": False, "dev-worker-2": True}
+
+
+def test_a_machine_is_added_to_the_cluster_that_its_name_begins_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("dev", "dev-worker"):
+        paths = ClusterPaths(tmp_path / name)
+        paths.root.mkdir(mode=0o700)
+        first = LocalMachineRecord(name=f"{name}-control-plane", address="172.30.4.11")
+        record.save(replace(PROCESSES, name=name, machines=(first,), kind=record.MACHINES, nodes=1), paths.record)
+    said = {}
+    for machine in ("dev-worker-1", "dev-worker-worker-3", "dev-control-plane-3", "other-worker-1", "dev"):
+        assert main(["local", "machine", "add", machine, "--state-dir", str(tmp_path)]) == 2
+        said[machine] = capsys.readouterr().err.splitlines()[0].removeprefix("error: ")
+    assert said == {
+        "dev-worker-1": 'cluster "dev" has a machine "dev-worker-1"',
+        "dev-worker-worker-3": 'cluster "dev-worker" cannot add a machine "dev-worker-worker-3"',
+        "dev-control-plane-3": 'cluster "dev" cannot add a machine "dev-control-plane-3"',
+        "other-worker-1": 'there is no cluster for a machine "other-worker-1"',
+        "dev": 'there is no cluster for a machine "dev"',
+    }

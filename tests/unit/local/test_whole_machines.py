@@ -31,6 +31,7 @@ from kubewright.local.whole import (
     endpoints,
     images,
     kernel,
+    machines,
     members,
     owner,
     preflight,
@@ -674,6 +675,17 @@ def test_any_machine_but_the_first_can_be_removed() -> None:
     assert caught.value.remedy == "`kubewright down --name dev` removes the cluster"
     with pytest.raises(UsageError, match='has no machine "dev-worker-9"'):
         removal.without(CLUSTER, "dev-worker-9")
+
+
+def test_the_next_worker_or_control_plane_can_be_added() -> None:
+    assert machines.addition(CLUSTER) == machines.addition(CLUSTER, "dev-worker-3") == ("dev-worker-3", UpOptions(nodes=3))
+    assert machines.addition(replace(CLUSTER, nodes=1, gaps=(1,)))[0] == "dev-worker-1"
+    assert machines.addition(CLUSTER, "dev-control-plane-2") == ("dev-control-plane-2", UpOptions(control_planes=2))
+    assert machines.addition(SEVERAL, "dev-control-plane-4")[1] == UpOptions(control_planes=4)
+    for name, said in (("dev-worker-2", 'has a machine "dev-worker-2"'), ("dev-worker-4", 'cannot add a machine "dev-worker-4"')):
+        with pytest.raises(UsageError, match=said) as caught:
+            machines.addition(CLUSTER, name)
+        assert caught.value.remedy == "the next ones are dev-worker-3 and dev-control-plane-2"
 
 
 def administrator(**user: object) -> str:

@@ -20,8 +20,7 @@ from kubewright.local import published
 from kubewright.local.cluster import status as clusters
 from kubewright.local.cluster.up import up as bring_up
 from kubewright.local.paths import ClusterPaths
-from kubewright.local.record import ClusterRecord
-from kubewright.local.up_options import UpOptions
+from kubewright.local.record import CONTROL_PLANE, ClusterRecord
 from kubewright.local.whole import machines, members, owner, ports
 from kubewright.local.whole.services import client
 from kubewright.local.whole.status import state_of
@@ -66,13 +65,12 @@ def pause(parsed: Parsed) -> int:
 
 
 def add(parsed: Parsed) -> int:
-    """Add a worker with the lowest free number."""
-    paths = owner.paths_of(parsed.text("name"), state_dir=parsed.text("state-dir"))
-    cluster = _whole(paths)
+    """Add a machine, by default a worker with the lowest free number."""
+    paths = _cluster_for(parsed, parsed.text("machine"))
+    name, options = machines.addition(_whole(paths), parsed.text("machine"))
     machines.require_root(f"local machine add --name {paths.name}")
-    (name,) = set(cluster.scaled(cluster.nodes + 1).workers) - set(cluster.workers)
     with progress(f"cluster {paths.name}", form=parsed.text("output")) as reporter:
-        bring_up(paths, UpOptions(nodes=cluster.nodes + 1), sources=binaries.sources_from(os.environ), reporter=reporter)
+        bring_up(paths, options, sources=binaries.sources_from(os.environ), reporter=reporter)
     return _print_change(parsed, name, changed=True, said="has joined")
 
 
@@ -147,6 +145,20 @@ def _running(paths: ClusterPaths, cluster: ClusterRecord, name: str) -> Machine:
         state = state_of(machine).lower()
         raise HostError(f"machine {name} is {state}", remedy=f"`sudo kubewright local machine start {name}` starts it")
     return machine
+
+
+def _cluster_for(parsed: Parsed, name: str) -> ClusterPaths:
+    """Return the cluster to which a machine may be added: the one given with --name, else the one whose name is part of the machine's.
+
+    Raises UsageError if there is none.
+    """
+    if not name or "name" in parsed.given:
+        return owner.paths_of(parsed.text("name"), state_dir=parsed.text("state-dir"))
+    prefix = name.rpartition("-")[0]
+    for paths in owner.visible(parsed.text("state-dir")):
+        if prefix in {f"{paths.name}-worker", f"{paths.name}-{CONTROL_PLANE}"}:
+            return paths
+    raise UsageError(f"there is no cluster for a machine {quoted(name)}", remedy="`kubewright local list` lists the clusters")
 
 
 def _cluster_of(parsed: Parsed, name: str) -> tuple[ClusterPaths, ClusterRecord]:

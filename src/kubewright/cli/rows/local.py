@@ -245,10 +245,12 @@ ROWS = (
     ),
     Command(
         "local machine add",
-        "Add a worker",
+        "Add a worker, or a control plane",
         handler="kubewright.cli.handlers.machines:add",
+        argument=Argument("machine", "name of the machine (default: the next worker)", shown="[MACHINE]"),
         flags=(*ON_CLUSTER, ALL_FORMATS),
-        examples=("local machine add --name dev",),
+        description="The machine is the next worker or the next control plane of its cluster, whose name it begins with.",
+        examples=("local machine add --name dev", "local machine add dev-worker-3"),
     ),
     Command("binaries", summary("binaries")),
     Command(

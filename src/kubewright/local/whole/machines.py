@@ -14,6 +14,7 @@ from kubewright.base.wait import PollingWaiter
 from kubewright.local import mounts, record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
+from kubewright.local.up_options import UpOptions
 from kubewright.local.whole import endpoints, members, owner, registries, removal, scheduling
 from kubewright.local.whole.services import client
 from kubewright.machines.machine import Machine
@@ -73,6 +74,19 @@ def remove(paths: ClusterPaths, name: str, *, reporter: Reporter) -> None:
             client.expect(paths, members.addresses(wanted.settled()))
         with owner.acting_as(owner.of_cluster(paths)):
             record.save(wanted.settled(), paths.record)
+
+
+def addition(cluster: ClusterRecord, name: str = "") -> tuple[str, UpOptions]:
+    """Return the name of the machine to add, by default a worker with the lowest free number, and the options of `up` that add it.
+
+    Raises UsageError for a name that is neither that of the next worker nor that of the next control plane.
+    """
+    (worker,) = set(cluster.scaled(cluster.nodes + 1).workers) - set(cluster.workers)
+    found = {worker: UpOptions(nodes=cluster.nodes + 1), cluster.free_name(): UpOptions(control_planes=2 + len(cluster.further))}
+    if name and name not in found:
+        what = "has a machine" if name in members.members(cluster) else "cannot add a machine"
+        raise UsageError(f"cluster {quoted(cluster.name)} {what} {quoted(name)}", remedy=f"the next ones are {' and '.join(found)}")
+    return name or worker, found[name or worker]
 
 
 def start(paths: ClusterPaths, name: str, *, reporter: Reporter) -> bool:
