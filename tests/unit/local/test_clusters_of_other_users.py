@@ -14,6 +14,7 @@ from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, HostError, UsageError, ValidationError
 from kubewright.base.events import SilentReporter
 from kubewright.base.records import replace
+from kubewright.cli.main import main
 from kubewright.kube.credentials import ClientCertificate
 from kubewright.local import record
 from kubewright.local.cluster.cluster import LocalCluster
@@ -274,3 +275,16 @@ def test_a_kubeconfig_that_cannot_be_reached_is_reported(readable: Path) -> None
         assert path == readable / "home" / ".kube" / "config"
         with pytest.raises(UsageError, match='there is no cluster "dev"'):
             use(paths, path)
+
+
+@needs_root
+def test_root_does_not_use_a_cluster_of_another_user(readable: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = ClusterPaths(readable / "clusters" / "dev")
+    paths.root.mkdir(mode=0o700, parents=True)
+    record.save(CLUSTER, paths.record)
+    given_away(paths.root.parent, paths.root)
+    assert main(["local", "use", "dev", "--state-dir", str(paths.root.parent), "--kubeconfig", str(readable / "config")]) == 2
+    said = capsys.readouterr().err
+    assert f'cluster "dev" belongs to user {NOBODY}, not to root' in said
+    assert "local use dev` as this user, without sudo" in said
+    assert [path.name for path in paths.root.iterdir()] == ["cluster.json"]

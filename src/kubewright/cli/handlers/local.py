@@ -207,8 +207,13 @@ def env(parsed: Parsed) -> int:
 
 
 def use(parsed: Parsed) -> int:
-    """Make a cluster the current context of the user's kubeconfig."""
+    """Make a cluster the current context of the user's kubeconfig. Raises UsageError as root for a cluster of another user."""
     where = _where(parsed)
+    if (owner := machine_clusters.of_cluster(where)) is not None:
+        raise UsageError(
+            f"cluster {quoted(where.name)} belongs to user {owner.uid}, not to root",
+            remedy=f"run `kubewright local use {where.name}` as this user, without sudo",
+        )
     with progress(f"context of cluster {where.name}", form=parsed.text("output")) as reporter:
         path = kubeconfig.target(os.environ, clusters=where.root.parent, given=parsed.text("kubeconfig"))
         done = kubeconfig.use(where, path, reporter=reporter)
