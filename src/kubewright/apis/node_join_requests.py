@@ -6,10 +6,11 @@ apis/node/v1alpha1 and internal/pkg/infra/oneinfra-join.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from kubewright.base import untyped
 from kubewright.base.clock import rfc3339
 from kubewright.base.records import dataclass
 
@@ -88,7 +89,7 @@ class Condition:
 
 def condition_of(request: Mapping[str, Any]) -> Condition | None:
     """Return the condition of a request, None if it has none. The first of several applies, as for stock nodes."""
-    for row in _rows(_map(request.get("status")).get("conditions")):
+    for row in untyped.mappings(untyped.mapping(request.get("status")).get("conditions")):
         if row.get("type") == ISSUED:
             texts = {name: str(row.get(key) or "") for name, key in _CONDITION_FIELDS.items()}
             return Condition(**texts)
@@ -96,14 +97,6 @@ def condition_of(request: Mapping[str, Any]) -> Condition | None:
 
 
 _CONDITION_FIELDS: Final = {"status": "status", "reason": "reason", "message": "message", "since": "lastTransitionTime"}
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _rows(value: object) -> Sequence[Mapping[str, Any]]:
-    return [row for row in value if isinstance(row, Mapping)] if isinstance(value, list) else []
 
 
 def request_document(name: str, spec: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from kubewright.base import untyped
 from kubewright.base.encoding import decode_base64
 from kubewright.base.records import dataclass, field
 from kubewright.kube.core import Object
@@ -158,7 +159,7 @@ def is_signed(csr: SigningRequest) -> bool:
 
 def read(csr: Mapping[str, Any]) -> SigningRequest:
     """Read an object of the API, or of a file. A malformed field counts as missing."""
-    metadata, spec, status = (_map(csr.get(part)) for part in ("metadata", "spec", "status"))
+    metadata, spec, status = (untyped.mapping(csr.get(part)) for part in ("metadata", "spec", "status"))
     seconds = spec.get("expirationSeconds")
     return SigningRequest(
         name=str(metadata.get("name") or ""),
@@ -166,11 +167,11 @@ def read(csr: Mapping[str, Any]) -> SigningRequest:
         request=_bytes(spec.get("request"), most=_CHARACTERS),
         username=str(spec.get("username") or ""),
         uid=str(spec.get("uid") or ""),
-        groups=_texts(spec.get("groups")),
-        extra={str(name): _texts(values) for name, values in _map(spec.get("extra")).items()},
-        usages=_texts(spec.get("usages")),
+        groups=untyped.texts(spec.get("groups")),
+        extra={str(name): untyped.texts(values) for name, values in untyped.mapping(spec.get("extra")).items()},
+        usages=untyped.texts(spec.get("usages")),
         expiration_seconds=seconds if isinstance(seconds, int) and abs(seconds) <= _MOST_SECONDS else None,
-        conditions=tuple(_condition(one) for one in _list(status.get("conditions")) if isinstance(one, Mapping)),
+        conditions=tuple(_condition(one) for one in untyped.mappings(status.get("conditions"))),
         certificate=_bytes(status.get("certificate")),
         created=moment(metadata.get("creationTimestamp")),
     )
@@ -190,18 +191,6 @@ def with_certificate(csr: Object, certificate: bytes) -> Object:
 def moment(text: object) -> datetime | None:
     """Parse a time of the API; None for none."""
     return parse_moment(text) if isinstance(text, str) else None
-
-
-def _map(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _list(value: object) -> Sequence[Any]:
-    return value if isinstance(value, list | tuple) else ()
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    return tuple(one for one in _list(value) if isinstance(one, str))
 
 
 def _condition(found: Mapping[str, Any]) -> Condition:

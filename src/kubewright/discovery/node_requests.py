@@ -8,20 +8,22 @@ permissions (system:basic-user, which everyone has).
 from __future__ import annotations
 
 import base64
-import binascii
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from kubewright.base import untyped
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, CertificateError, Forbidden, NotFound, Unauthorized
 from kubewright.base.messages import one_line
 from kubewright.base.records import dataclass
+from kubewright.kube import core
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.core import Object
 from kubewright.kube.resources import CERTIFICATE_SIGNING_REQUEST
 from kubewright.pki.requests import csr, request_details
+from kubewright.tokens.secrets import parse_moment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,13 +106,13 @@ class Asker:
 
 def asker_of(request: Mapping[str, Any]) -> Asker:
     """Return the requester of a request."""
-    spec = request.get("spec") or {}
-    return Asker(name=str(spec.get("username") or ""), groups=tuple(map(str, spec.get("groups") or ())))
+    spec = untyped.mapping(request.get("spec"))
+    return Asker(name=str(spec.get("username") or ""), groups=untyped.texts(spec.get("groups")))
 
 
 def approver_of(request: Mapping[str, Any]) -> Binding | None:
     """Return the binding with which kube-controller-manager approves a requester's request; None for requests that it never approves."""
-    if (request.get("spec") or {}).get("signerName") != csr.CLIENT_SIGNER:
+    if untyped.mapping(request.get("spec")).get("signerName") != csr.CLIENT_SIGNER:
         return None
     return RENEWED if asker_of(request).name.startswith(csr.node_user("")) else FIRST
 
@@ -128,12 +130,12 @@ def rights_review(binding: Binding) -> Object:
 
 def allowed(review: Mapping[str, Any]) -> bool:
     """Return the answer to such a review."""
-    return (review.get("status") or {}).get("allowed") is True
+    return untyped.mapping(review.get("status")).get("allowed") is True
 
 
 def is_pending(request: Mapping[str, Any]) -> bool:
     """Whether a request is undecided."""
-    return not (request.get("status") or {}).get("conditions")
+    return not _conditions(request)
 
 
 def status_of(request: Mapping[str, Any], *, approvable: bool | None = None, by_policy: bool = False) -> RequestStatus:
@@ -142,17 +144,16 @@ def status_of(request: Mapping[str, Any], *, approvable: bool | None = None, by_
     `approvable`: whether kube-controller-manager may approve it, None if that is not known. `by_policy`: whether the
     cluster has an approver that decides by a policy.
     """
-    name = str((request.get("metadata") or {}).get("name") or "")
-    found = request.get("status") or {}
+    name, _ = core.identity_of(request)
     if (refused := refusal(request)) is not None:
         text = f"{refused.what}: {refused.words}" if refused.words else refused.what
         return RequestStatus(text=text, remedy=f"{refused.remedy}, then run the same command again", refused=True)
-    if found.get("certificate"):
+    if untyped.mapping(request.get("status")).get("certificate"):
         return RequestStatus(
             text=f"certificate request {name} is signed, and the kubelet has not stored the certificate yet",
             remedy="see what the kubelet reports: `journalctl -u kubelet`",
         )
-    if any(row.get("type") == "Approved" for row in found.get("conditions") or ()):
+    if any(row.get("type") == "Approved" for row in _conditions(request)):
         return RequestStatus(
             text=f"certificate request {name} is Approved{_by(request, 'approval')}, but not signed",
             remedy="check that kube-controller-manager runs and has the CA's key (`kubectl -n kube-system get pods -l component=kube-controller-manager`)",
@@ -181,10 +182,14 @@ def _pending(name: str, request: Mapping[str, Any], approvable: bool | None, *, 
     )
 
 
+def _conditions(request: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return untyped.mappings(untyped.mapping(request.get("status")).get("conditions"))
+
+
 def refusal(request: Mapping[str, Any]) -> Refusal | None:
     """Return who refused a request and why, None if no one has."""
-    name = str((request.get("metadata") or {}).get("name") or "")
-    conditions = {row.get("type"): row for row in (request.get("status") or {}).get("conditions") or ()}
+    name, _ = core.identity_of(request)
+    conditions = {str(row.get("type")): row for row in _conditions(request)}
     for verdict, what, subresource in _REFUSALS:
         if verdict in conditions:
             parts = [one_line(str(part)) for key in ("reason", "message") if (part := conditions[verdict].get(key))]
@@ -204,7 +209,7 @@ def _by(request: Mapping[str, Any], subresource: str) -> str:
     The API server records it only for requests whose names it has generated, such as a kubelet's; for others it
     keeps no managed fields.
     """
-    rows = (request.get("metadata") or {}).get("managedFields") or ()
+    rows = untyped.mappings(core.metadata(request).get("managedFields"))
     made = sorted((str(row.get("time") or ""), str(row.get("manager") or "")) for row in rows if row.get("subresource") == subresource)
     return f" by {one_line(made[-1][1])}" if made and made[-1][1] else ""
 
@@ -221,20 +226,18 @@ def newest(requests: Iterable[Object], node_name: str, *, asker: str = "", since
         if asker in {"", asker_of(one).name} and (since is None or _made(one) >= since) and _node_of(one) == csr.node_user(node_name)
     ]
     refused = [one for one in own if status_of(one).refused]
-    return max(refused or own, key=lambda one: (_made(one), one["metadata"]["name"]), default=None)
+    return max(refused or own, key=lambda one: (_made(one), core.identity_of(one)[0]), default=None)
 
 
 def _made(request: Object) -> datetime:
-    try:
-        return datetime.fromisoformat(request["metadata"]["creationTimestamp"])
-    except (LookupError, TypeError, ValueError):
-        return datetime.min.replace(tzinfo=UTC)
+    found = parse_moment(str(core.metadata(request).get("creationTimestamp") or ""))
+    return found if found is not None else datetime.min.replace(tzinfo=UTC)
 
 
 def _node_of(request: Object) -> str:
     try:
         return request_details.read(base64.b64decode(request["spec"]["request"], validate=True)).common_name
-    except (CertificateError, binascii.Error, LookupError, TypeError):
+    except (CertificateError, ValueError, LookupError, TypeError):
         return ""
 
 
@@ -281,7 +284,7 @@ class NodeRequests:
         self._list_at, self._pause = now + self._pause, min(self._pause * 2, self._longest)
         found = self._api.list(CERTIFICATE_SIGNING_REQUEST, field_selector=f"spec.signerName={csr.CLIENT_SIGNER}")
         request = newest(found, self._node_name, asker=self._who_asks().name, since=since)
-        self._name = request["metadata"]["name"] if request is not None else ""
+        self._name = core.identity_of(request)[0] if request is not None else ""
         return request
 
     def _who_asks(self) -> Asker:
@@ -290,7 +293,7 @@ class NodeRequests:
                 found = self._api.create({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"})
             except Forbidden:
                 found = {}
-            user: Mapping[str, Any] = (found.get("status") or {}).get("userInfo") or {}
+            user = untyped.mapping(found.get("status")).get("userInfo")
             self._asker = asker_of({"spec": user})
         return self._asker
 

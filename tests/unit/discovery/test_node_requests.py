@@ -17,6 +17,7 @@ from kubewright.manifests import rbac
 from kubewright.pki import keys
 from kubewright.pki.keys import Algorithm
 from kubewright.pki.requests import csr
+from odd_objects import ODD, paths, variants
 
 KEY = keys.generate(Algorithm.ECDSA_P256)
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -135,6 +136,17 @@ def test_the_newest_request_of_the_node_counts_and_a_refused_one_counts_more():
     assert newest([denied, old, young], "n1", asker=USER) is denied
     assert newest([denied, old], "n1", since=BEGAN + timedelta(seconds=1)) is old
     assert newest(others, "n1", asker=USER) is None
+
+
+def test_malformed_requests_do_not_hide_those_of_the_node():
+    good, refused = request("csr-1", made=1), request("csr-0", "Denied", "Approved", by="someone")
+    odd = variants(refused)
+    found = [newest([one, good], "n1", asker=asker, since=BEGAN) in (one, good) for one in odd for asker in (USER, "")]
+    assert found == [True] * (len(paths(refused)) - 1) * len(ODD) * 2
+    states = [status_of(one, approvable=approvable).text for one in odd for approvable in (None, False, True)]
+    assert [text for text in states if "certificate request " not in text] == []
+    undated = {**good, "metadata": {"name": "csr-9", "creationTimestamp": "2027-01-02"}}  # without a time zone
+    assert newest([good, undated, {}], "n1") is good
 
 
 class Cluster(KubeAPI):

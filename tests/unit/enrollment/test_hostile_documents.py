@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from datetime import timedelta
 from typing import Any
 
@@ -27,6 +26,7 @@ from kubewright.enrollment.state.clusters import LoadedCluster
 from kubewright.kube.daemons import known_nodes
 from kubewright.pki import keys
 from kubewright.pki.keys import FreshKeys
+from odd_objects import changed, paths, variants
 
 KEY = SymmetricKey(b"000102030405060708090a0b0c0d0e0f")
 HUB = OldHub()
@@ -64,24 +64,6 @@ words = st.text(max_size=40) | st.sampled_from(
 )
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | words
 documents = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3), max_leaves=8)
-
-
-def paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the paths to everything in a document."""
-    rows = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path, *(found for name, inner in rows for found in paths(inner, (*path, name)))]
-
-
-def changed(document: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """Return a document with another value at a path."""
-    if not path:
-        return value
-    made = copy.deepcopy(document)
-    here = made
-    for step in path[:-1]:
-        here = here[step]
-    here[path[-1]] = value
-    return made
 
 
 GOOD = OldNode("worker", ENDPOINT, ("10.0.0.5",), key=KEY.content).request(HUB.public_pem)
@@ -219,6 +201,17 @@ def test_nodes_with_any_content_are_read(name, labels, reported):
     found = known_nodes.claims_of({"metadata": {"name": name, "labels": labels}, "status": {"addresses": reported}})
     assert "" not in found.certain | found.reported
     known_nodes.addresses_of({"subsets": [{"addresses": reported}]})
+
+
+NODE = {"metadata": {"name": "n", "labels": {"kubernetes.io/hostname": "h"}}, "status": {"addresses": [{"address": "10.0.0.1"}]}}
+ENDPOINTS = {"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "notReadyAddresses": [{"ip": "10.0.0.2"}]}]}
+
+
+def test_malformed_values_of_nodes_and_endpoints_count_as_missing():
+    assert len([known_nodes.claims_of(known_nodes.slim(node)) for node in variants(NODE)]) == 80
+    found = [known_nodes.addresses_of(endpoints) for endpoints in variants(ENDPOINTS)]
+    assert (len(found), known_nodes.addresses_of(ENDPOINTS)) == (80, {"10.0.0.1", "10.0.0.2"})
+    assert known_nodes.addresses_of({"subsets": [None, *ENDPOINTS["subsets"]]}) == {"10.0.0.1", "10.0.0.2"}
 
 
 @given(

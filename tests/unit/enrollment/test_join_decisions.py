@@ -18,6 +18,7 @@ from kubewright.enrollment.protocol.fields import MalformedField, SymmetricKey
 from kubewright.enrollment.protocol.requests import JoinRequest
 from kubewright.pki import node_names
 from kubewright.pki.node_names import NamePolicy
+from odd_objects import variants
 
 NOW = datetime(2026, 1, 2, 12, 0, 0, tzinfo=UTC)
 KEY = SymmetricKey(b"k" * 32)
@@ -130,6 +131,14 @@ def test_observations_of_an_object_are_read():
     assert (changed.digest, changed.subject == found.subject) == (found.digest, False)
     empty = Seen(name="", uid="", created=None, condition=None, digest=requests.digest({}), contents_digest=requests.contents_digest({}))
     assert decisions.look({}) == empty
+
+
+def test_malformed_metadata_of_a_request_count_as_missing():
+    laden = {"finalizers": ["a/b"], "labels": {"c": "de"}, "annotations": {"f": "gh"}, "ownerReferences": [{"kind": "g"}]}
+    found = [decisions.look(request).burden for request in variants({"metadata": laden})]
+    assert (len(found), min(found)) == (100, 0)
+    assert decisions.look({"metadata": {**laden, "labels": ["c"], "finalizers": "a/b"}}).burden == 3 + 13
+    assert decisions.look({"metadata": {"labels": {"c": {"d": "e"}}}}).burden == 1 + len("{'d': 'e'}")
 
 
 STRICT = NamePolicy(

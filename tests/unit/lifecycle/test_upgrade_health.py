@@ -17,6 +17,7 @@ from kubewright.base.wait import PollingWaiter
 from kubewright.lifecycle.upgrade.planning.health import Health
 from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE
 from kubewright.manifests import corefile
+from odd_objects import ODD, paths, variants
 
 PENDING = {"phase": "Pending", "containerStatuses": [{"state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}]}
 UNSCHEDULED = {
@@ -26,9 +27,13 @@ UNSCHEDULED = {
 
 
 class Cluster:
-    """A cluster in memory. `pods` are the Job's, `problems` the errors of the first requests, `refuses` that of every creation."""
+    """A cluster in memory. `pods` are the Job's, `problems` the errors of the first requests, `refuses` that of every creation.
 
-    def __init__(self, *, nodes=(), pods=(), problems=(), refuses=None) -> None:
+    `status` is that of the Job.
+    """
+
+    def __init__(self, *, nodes=(), pods=(), problems=(), refuses=None, status=None) -> None:
+        self.status = status
         self.nodes, self.pods, self.problems, self.refuses = list(nodes), list(pods), list(problems), refuses
         self.made: list[dict] = []
         self.asked: list[str] = []
@@ -44,7 +49,7 @@ class Cluster:
     def get(self, resource, name, namespace=None):
         if resource.kind != "Job":
             raise NotFound("no", code=404)
-        return {"metadata": {"name": name}}
+        return {"metadata": {"name": name}, "status": self.status}
 
     def create(self, obj):
         if self.refuses:
@@ -82,6 +87,20 @@ def test_a_job_that_does_not_end_fails_after_a_minute(pods, why):
     assert why in found.text
     [made] = cluster.made
     assert made["spec"]["template"]["spec"]["containers"][0]["image"].startswith("registry.example/pause:")
+
+
+def test_malformed_states_of_pods_count_as_missing():
+    status = {**PENDING, **UNSCHEDULED}
+    pods = [pod["status"] for pod in variants({"status": status})]
+    job, _ = checked(Cluster(nodes=[{}], pods=pods))
+    [found] = job.errors
+    assert found.text.count("its pod is ") == len(pods) == (len(paths(status))) * len(ODD)
+
+
+@pytest.mark.parametrize(("conditions", "completes"), [(None, False), ([], False), ([None, {"type": "Complete", "status": "True"}], True)])
+def test_malformed_conditions_of_the_job_count_as_missing(conditions, completes):
+    job, _ = checked(Cluster(nodes=[{}], status={"conditions": conditions}))
+    assert len(job.errors) == (not completes)
 
 
 def test_no_job_is_created_without_a_schedulable_node():

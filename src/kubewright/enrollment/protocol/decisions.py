@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from kubewright.apis import formats, node_join_requests
 from kubewright.apis.join_records import JoinRecord, tunnel_key_name
 from kubewright.apis.node_join_requests import Condition
+from kubewright.base import untyped
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, field
 from kubewright.enrollment.protocol import requests
@@ -162,9 +163,9 @@ def look(request: Mapping[str, Any]) -> Seen:
 
 
 def _burden(metadata: Mapping[str, Any]) -> int:
-    maps = [metadata.get(name) or {} for name in ("labels", "annotations")]
-    rows = [row for name in ("finalizers", "ownerReferences") for row in metadata.get(name) or ()]
-    return sum(len(key) + len(value) for one in maps for key, value in one.items()) + sum(len(str(row)) for row in rows)
+    maps = [untyped.mapping(metadata.get(name)) for name in ("labels", "annotations")]
+    rows = [row for name in ("finalizers", "ownerReferences") for row in untyped.items(metadata.get(name))]
+    return sum(len(key) + len(str(value)) for one in maps for key, value in one.items()) + sum(len(str(row)) for row in rows)
 
 
 def decide(seen: Seen, record: JoinRecord | None, policy: Policy, now: datetime) -> Outcome:

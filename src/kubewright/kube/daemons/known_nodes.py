@@ -10,11 +10,11 @@ them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
 from typing import Any, Final
 
 from kubewright.apis import formats
 from kubewright.apis.kubeadm.types import CONTROL_PLANE_LABEL
+from kubewright.base import untyped
 from kubewright.base.records import dataclass
 from kubewright.kube import core
 from kubewright.kube.answers import EventType, WatchEvent
@@ -107,17 +107,16 @@ class KnownNodes:
 def slim(node: Object) -> Object:
     """Return a Node without what nobody here reads, which is most of it: images, conditions, managed fields. Pure."""
     about = {key: value for key, value in core.metadata(node).items() if key != "managedFields"}
-    status = node.get("status")
-    addresses = status.get("addresses") if isinstance(status, Mapping) else None
+    addresses = untyped.mapping(node.get("status")).get("addresses")
     return {"apiVersion": "v1", "kind": "Node", "metadata": about, "status": {"addresses": addresses or []}}
 
 
 def claims_of(node: Mapping[str, Any]) -> Claims:
     """Return a Node's name, its host names and the addresses that its kubelet reports, normalized for comparison. Pure."""
     name, _ = core.identity_of(node)
-    labels = core.metadata(node).get("labels") or {}
-    addresses = islice((node.get("status") or {}).get("addresses") or (), _MOST_ADDRESSES)
-    reported = _texts([labels.get(_HOST_NAME), *(row.get("address") for row in addresses)])
+    labels = untyped.mapping(core.metadata(node).get("labels"))
+    addresses = untyped.items(untyped.mapping(node.get("status")).get("addresses"))[:_MOST_ADDRESSES]
+    reported = _texts([labels.get(_HOST_NAME), *(row.get("address") for row in untyped.mappings(addresses))])
     own = _texts([name])
     if any(role in labels for role in _ROLES):
         return Claims(certain=own | reported)
@@ -127,7 +126,8 @@ def claims_of(node: Mapping[str, Any]) -> Claims:
 def addresses_of(endpoints: Mapping[str, Any]) -> frozenset[str]:
     """Return the addresses of Endpoints, ready or not. Pure."""
     kinds = ("addresses", "notReadyAddresses")
-    rows = [row for subset in endpoints.get("subsets") or () for kind in kinds for row in subset.get(kind) or ()]
+    subsets = untyped.mappings(endpoints.get("subsets"))
+    rows = [row for subset in subsets for kind in kinds for row in untyped.mappings(subset.get(kind))]
     return _texts(row.get("ip") for row in rows)
 
 

@@ -11,12 +11,13 @@ new machine gets its addresses.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Final
 
 from kubewright.apis import formats
 from kubewright.apis.node_sources import MachinesSource
+from kubewright.base import untyped
 from kubewright.controllers.serving.evidence import Answer
 from kubewright.controllers.serving.sources.interface import MOST_NAMES, NoEvidence, Question, Tools
 from kubewright.kube import core, resources
@@ -99,16 +100,12 @@ def _nodes(machine: Object, names: frozenset[str]) -> frozenset[str]:
     """Return the nodes that a Machine may be: the one that it refers to, or those with one of its names."""
     if core.metadata(machine).get("deletionTimestamp"):
         return frozenset()
-    referred = _mapping(_mapping(machine.get("status")).get("nodeRef")).get("name")
+    referred = untyped.mapping(untyped.mapping(machine.get("status")).get("nodeRef")).get("name")
     return frozenset({str(referred)}) if referred else names
 
 
 def _values(machine: Object, kinds: frozenset[str]) -> frozenset[str]:
-    rows = _mapping(machine.get("status")).get("addresses")
-    found = [_mapping(row) for row in rows[:MOST_NAMES]] if isinstance(rows, list) else []
+    rows = untyped.mapping(machine.get("status")).get("addresses")
+    found = [untyped.mapping(row) for row in rows[:MOST_NAMES]] if isinstance(rows, list) else []
     texts = (str(row.get("address") or "") for row in found if row.get("type") in kinds)
     return frozenset(str(formats.address(text) or text.lower().rstrip(".")) for text in texts if text)
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

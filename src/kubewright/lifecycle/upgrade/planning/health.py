@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 
 from kubewright.apis.kubeadm.types import CONTROL_PLANE_LABEL, ClusterConfiguration
 from kubewright.apis.kubeadm.versions import DEFAULT_REPOSITORY, component_image
+from kubewright.base import untyped
 from kubewright.base.checks import Check, Finding, Report, run_checks, warning
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, NotFound, ServerError, TooManyRequests, Unreachable, WaitTimeout
@@ -78,8 +79,8 @@ class Health:
     def _unfinished(self, name: str) -> str | None:
         """Return why the Job is not complete. kubeadm waits for a whole minute even if it has failed."""
         try:
-            conditions = self.api.get(named("Job"), name, NAMESPACE).get("status", {}).get("conditions", ())
-            for one in conditions:
+            status = untyped.mapping(self.api.get(named("Job"), name, NAMESPACE).get("status"))
+            for one in untyped.mappings(status.get("conditions")):
                 if one.get("status") == "True" and one.get("type") == "Complete":
                     return None
                 if one.get("status") == "True" and one.get("type") == "Failed":
@@ -115,12 +116,11 @@ def _pause_image(cluster: object) -> str:
 
 def _state(pod: Mapping[str, Any]) -> str:
     """Describe the state of a pod: what its container is waiting for, otherwise a condition, otherwise its phase."""
-    status = pod.get("status", {})
-    waiting = [one.get("state", {}).get("waiting", {}) for one in status.get("containerStatuses", ())]
-    conditions = [one for one in status.get("conditions", ()) if one.get("status") == "False"]
-    said = next(
-        (": ".join(filter(None, (one.get("reason"), one.get("message")))) for one in (*waiting, *conditions) if one.get("reason")), ""
-    )
+    status = untyped.mapping(pod.get("status"))
+    states = [untyped.mapping(one.get("state")) for one in untyped.mappings(status.get("containerStatuses"))]
+    conditions = [one for one in untyped.mappings(status.get("conditions")) if one.get("status") == "False"]
+    rows = [*(untyped.mapping(one.get("waiting")) for one in states), *conditions]
+    said = next((": ".join(str(one[key]) for key in ("reason", "message") if one.get(key)) for one in rows if one.get("reason")), "")
     return f"its pod is {status.get('phase', 'unknown')}{f' ({said})' if said else ''}"
 
 
@@ -169,7 +169,7 @@ def _target() -> str:
 def _not_ready(api: KubeAPI) -> Iterator[Finding]:
     """Find control planes that are not Ready; one that has not reported yet does not count."""
     for node in api.list(NODE, label_selector=CONTROL_PLANE_LABEL):
-        conditions = node.get("status", {}).get("conditions", ())
+        conditions = untyped.mappings(untyped.mapping(node.get("status")).get("conditions"))
         if any(one.get("type") == "Ready" and one.get("status") != "True" for one in conditions):
             yield Finding(text=f"the control plane {node['metadata']['name']} is not Ready", remedy="fix it before the upgrade")
 
