@@ -27,7 +27,7 @@ from kubewright.base.wait import Condition, InstantWaiter
 from kubewright.etcd.api import Alarm, Hash, Member, Status, TooManyLearners
 from kubewright.host.desired import File
 from kubewright.http.messages import Response
-from kubewright.kube.api import KubeAPI
+from kubewright.kube.credentials import Access
 from kubewright.kube.lease_rules import given_back
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import LEASE
@@ -37,7 +37,7 @@ from kubewright.lifecycle.etcd import replace
 from kubewright.lifecycle.etcd.context import ReplaceContext
 from kubewright.lifecycle.etcd.request import ReplaceOptions
 from kubewright.lifecycle.machine import TargetMachine
-from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps import checkpoint, operation_lease
 from kubewright.lifecycle.steps.checkpoint import State
 from kubewright.manifests.static_pods import ENDPOINT
 
@@ -86,8 +86,12 @@ class Watch:
 class Instant(TargetMachine):
     """A machine on which nothing takes time. `meanwhile` happens while it waits."""
 
+    box: Any
     meanwhile: Callable[[], None] = lambda: None
     waits: dict[str, float] = records.field(default_factory=dict)
+
+    def client(self, access: Access, *, timeout: float, proxied: bool = True) -> Any:
+        return Servers(access.server, timeout, self.box)
 
     def waiter(self, reporter: Any) -> Looking:
         return Looking(self.meanwhile, self.waits)
@@ -146,17 +150,21 @@ class Cluster(FakeEtcd):
 
 
 class Servers(RecordingKube):
-    """The API servers of the cluster; those whose URL is in `unready` say so."""
+    """A client of an API server of the cluster; one whose URL is in `unready` says so."""
 
-    def __init__(self, server: str, unready: set[str], shared: RecordingKube) -> None:
+    def __init__(self, server: str, timeout: float, box: Box) -> None:
         super().__init__()
-        self.server, self.unready, self.shared = server, unready, shared
+        self.server, self.timeout, self.box = server, timeout, box
 
     def send(self, call: Any, /) -> Any:
-        return self.shared.send(call)
+        self.box.limits.setdefault(call.name, set()).add(self.timeout)
+        return self.box.kube.send(call)
+
+    def close(self) -> None:
+        pass
 
     def exchange(self, request: Any, /) -> Response:
-        ready = not {self.server, "all"} & self.unready
+        ready = not {self.server, "all"} & self.box.unready
         return Response(status=200 if ready else 500, headers={}, body=b"ok" if ready else b"[-]etcd failed\n")
 
 
@@ -173,9 +181,6 @@ class Context(ReplaceContext):
     @functools.cached_property
     def cluster(self) -> Any:
         return self.bound.connections.etcd(lambda: self.box.etcd)
-
-    def administrator(self, server: str, *, timeout: float = 0) -> KubeAPI:
-        return self.box.reach(server)
 
     @property
     def own_server_ready(self) -> Condition:
@@ -208,9 +213,8 @@ class Box:
         self.done, self.dies = 0, 0
         self.meanwhile: Callable[[], None] = lambda: None
         self.waits: dict[str, float] = {}
-
-    def reach(self, server: str) -> Servers:
-        return Servers(server, self.unready, self.kube)
+        self.limits: dict[str | None, set[float]] = {}
+        """The time limits of the requests for objects of a name, in seconds."""
 
     def effect(self, made: Any) -> Any:
         """Count an effect, if there was one, and return it; the run dies after one of them."""
@@ -230,7 +234,13 @@ class Box:
             setattr(host, name, counted(getattr(host, name)))
         row = records.replace(replace.ROW, context=lambda request, task, bound: Context(bound=bound, request=request, task=task, box=self))
         machine = Instant(
-            at=lambda _: host, clock=SystemClock(), random=SystemRandom(), layout=self.layout, meanwhile=self.meanwhile, waits=self.waits
+            at=lambda _: host,
+            clock=SystemClock(),
+            random=SystemRandom(),
+            layout=self.layout,
+            box=self,
+            meanwhile=self.meanwhile,
+            waits=self.waits,
         )
         return engine.run(row, ReplaceOptions(**{"yes": True, **wish}), machine, reporter=self.reporter, mode=mode)
 
@@ -353,6 +363,12 @@ def test_a_replacement_that_is_killed_repeatedly_continues_to_the_same_result(bo
         break
     assert killed > 2
     _require_replaced(box)
+
+
+def test_several_requests_for_the_lease_of_a_replacement_may_time_out_before_it_expires(box: Box) -> None:
+    box.run()
+    (limit,) = box.limits[operation_lease.TERMS.name]
+    assert 3 * limit <= operation_lease.TERMS.seconds
 
 
 def test_without_an_api_server_a_member_is_replaced_with_a_warning(box: Box) -> None:
