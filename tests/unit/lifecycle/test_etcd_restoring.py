@@ -426,5 +426,5 @@ def _let_peers_listen_on(box: Box, port: int) -> None:
 def test_a_member_that_does_not_answer_begins_again_only_if_its_peers_are_known_to_be_gone(box: Box) -> None:
     with pytest.raises(CheckFailed, match="unknown whether other members of etcd are running") as caught:
         box.run(from_this_member=True)
-    assert caught.value.detail == "other members: that of this machine does not answer, so it is unknown whether there are any"
+    assert caught.value.detail == "other members: the member of this machine does not answer, so it is unknown whether there are others"
     assert (box.tree(), box.states()) == (box.before, [])

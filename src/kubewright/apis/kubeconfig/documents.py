@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from kubewright.base import untyped
 from kubewright.base.plain_text import require_one_line_each
 from kubewright.base.records import dataclass, field
 
@@ -130,7 +131,7 @@ def added(config: Config, addition: Addition) -> dict[str, Any]:
     for plural, singular in LISTS.items():
         entries = _entries(config, plural)
         found = next((one for one in entries if _name(one) == addition.name), None)
-        before = _mapping((found or {}).get(singular))
+        before = untyped.mapping((found or {}).get(singular))
         kept = {key: value for key, value in before.items() if plural != "users" and key not in _TRUST}
         body = {**kept, **bodies[plural], "extensions": _marked(before, addition.owner)}
         mine = {**(found or {}), "name": addition.name, singular: body}
@@ -141,7 +142,7 @@ def added(config: Config, addition: Addition) -> dict[str, Any]:
 def owners(config: Config, name: str) -> list[Owner | None]:
     """Return the owners of the entries of a name; None for one without a known owner."""
     return [
-        _owner(_mapping(_mapping(one).get(singular)))
+        _owner(untyped.mapping(untyped.mapping(one).get(singular)))
         for plural, singular in LISTS.items()
         for one in _entries(config, plural)
         if _name(one) == name
@@ -157,7 +158,9 @@ def taken_out(config: Config, owner_id: str) -> dict[str, Any]:
     gone: set[object] = set()
     for plural, singular in LISTS.items():
         entries = _entries(config, plural)
-        kept = [one for one in entries if (owner := _owner(_mapping(_mapping(one).get(singular)))) is None or owner.id != owner_id]
+        kept = [
+            one for one in entries if (owner := _owner(untyped.mapping(untyped.mapping(one).get(singular)))) is None or owner.id != owner_id
+        ]
         if len(kept) < len(entries):
             result[plural] = kept
             if plural == "contexts":
@@ -170,7 +173,7 @@ def _entries(config: Config, plural: str) -> list[Config]:
 
 
 def _name(entry: object) -> object:
-    return _mapping(entry).get("name")
+    return untyped.mapping(entry).get("name")
 
 
 def _extensions(body: Config) -> list[Any]:
@@ -178,18 +181,14 @@ def _extensions(body: Config) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
-def _mapping(value: object) -> Config:
-    return value if isinstance(value, Mapping) else {}
-
-
 def _owner(body: Config) -> Owner | None:
     for one in _extensions(body):
-        said = _mapping(_mapping(one).get("extension"))
-        if _mapping(one).get("name") == EXTENSION and isinstance(said.get("id"), str):
+        said = untyped.mapping(untyped.mapping(one).get("extension"))
+        if untyped.mapping(one).get("name") == EXTENSION and isinstance(said.get("id"), str):
             return Owner(id=said["id"], directory=str(said.get("stateDirectory", "")))
     return None
 
 
 def _marked(body: Config, owner: Owner) -> list[Any]:
-    others = [one for one in _extensions(body) if _mapping(one).get("name") != EXTENSION]
+    others = [one for one in _extensions(body) if untyped.mapping(one).get("name") != EXTENSION]
     return [*others, {"extension": {"id": owner.id, "stateDirectory": owner.directory}, "name": EXTENSION}]

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from kubewright.apis import formats
 from kubewright.apis.kubeconfig import EmbeddedCertificate, Kubeconfig, kubeconfig_document, parse, require_usable
-from kubewright.base import yaml
+from kubewright.base import untyped, yaml
 from kubewright.base.errors import DocumentError, KubewrightError, TrustError, ValidationError
 from kubewright.base.messages import quoted
 from kubewright.base.records import dataclass, field
@@ -199,7 +199,7 @@ def _configuration(answer: Answer, expected: Expected) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise DocumentError("the kubelet's configuration is not a map")
     kubelet_fields.require_kind(found)
-    x509 = _map(_map(found.get("authentication")).get("x509"))
+    x509 = untyped.mapping(untyped.mapping(found.get("authentication")).get("x509"))
     places = (
         (found.get("tlsCertFile"), CERTIFICATE_FILE),
         (found.get("tlsPrivateKeyFile"), KEY_FILE),
@@ -209,10 +209,6 @@ def _configuration(answer: Answer, expected: Expected) -> dict[str, Any]:
     if wrong:
         raise TrustError(f"it names files in unusual places: {', '.join(wrong)}")
     return kubelet_fields.read(found, accepted=expected.accepted)
-
-
-def _map(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 CHECKS: Final[tuple[tuple[str, str, Callable[[Answer, Expected], Any]], ...]] = (

@@ -50,7 +50,7 @@ UNKNOWN = Peer(
     name="other members",
     url="",
     standing=Standing.SILENT,
-    problem="that of this machine does not answer, so it is unknown whether there are any",
+    problem="the member of this machine does not answer, so it is unknown whether there are others",
 )
 """Stands for the other members if it is unknown whether there are any."""
 

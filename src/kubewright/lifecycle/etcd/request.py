@@ -101,7 +101,7 @@ def restore_task(request: RestoreOptions, machine: TargetMachine) -> Prepared[Me
     if sum(chosen) != 1:
         raise UsageError(
             "name either a snapshot or one of --from-this-member, --fence and --unfence",
-            remedy="for example: etcd restore /var/backups/etcd.db; --fence alone stops etcd on another machine before",
+            remedy="for example: etcd restore /var/backups/etcd.db; to stop etcd on another machine first, run `etcd restore --fence` there",
         )
     here = machine.at(machine.layout)
     member = this_member.find(here)

@@ -15,7 +15,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from kubewright.apis.machine import Layout, url
-from kubewright.base import yaml
+from kubewright.base import untyped, yaml
 from kubewright.base.errors import DocumentError
 from kubewright.base.records import dataclass
 from kubewright.host.failures import expected
@@ -40,14 +40,14 @@ class StaticPod:
 
     def argument(self, name: str) -> str:
         """Return the last value of an argument `--NAME=VALUE` of its first container, '' without it."""
-        words = [word for key in ("command", "args") for word in _items(self._container.get(key)) if isinstance(word, str)]
+        words = [word for key in ("command", "args") for word in untyped.items(self._container.get(key)) if isinstance(word, str)]
         found = [word.partition("=")[2] for word in words if word.startswith(f"--{name}=")]
         return found[-1] if found else ""
 
     def host_path(self, volume: str) -> PurePosixPath | None:
         """Return the host directory of a volume; None if it has none, or a relative one."""
-        for one in map(_map, _items(self._spec.get("volumes"))):
-            path = _map(one.get("hostPath")).get("path")
+        for one in map(untyped.mapping, untyped.items(self._spec.get("volumes"))):
+            path = untyped.mapping(one.get("hostPath")).get("path")
             if one.get("name") == volume and isinstance(path, str) and path.startswith("/"):
                 return PurePosixPath(path)
         return None
@@ -67,16 +67,16 @@ class StaticPod:
     @property
     def user(self) -> int | None:
         """The ID of the user that it runs as, None if it is not set."""
-        found = _map(self._spec.get("securityContext")).get("runAsUser")
+        found = untyped.mapping(self._spec.get("securityContext")).get("runAsUser")
         return found if isinstance(found, int) else None
 
     @property
     def _spec(self) -> Mapping[str, object]:
-        return _map(self.body.get("spec"))
+        return untyped.mapping(self.body.get("spec"))
 
     @property
     def _container(self) -> Mapping[str, object]:
-        return next(map(_map, _items(self._spec.get("containers"))), {})
+        return next(map(untyped.mapping, untyped.items(self._spec.get("containers"))), {})
 
 
 def read_static_pod(files: FileReader, path: PurePosixPath) -> StaticPod | None:
@@ -88,14 +88,6 @@ def read_static_pod(files: FileReader, path: PurePosixPath) -> StaticPod | None:
     if not isinstance(value, dict) or value.get("kind") != "Pod":
         raise DocumentError(f"{path} is not the manifest of a Pod", remedy="restore it, or remove it")
     return StaticPod(body=value)
-
-
-def _map(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, dict) else {}
-
-
-def _items(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,12 +22,12 @@ from kubewright.base.versions import OWN
 from kubewright.host.desired import File
 from kubewright.kube.credentials import Access, Anonymous, Identity
 from kubewright.lifecycle import stored_configuration
+from kubewright.lifecycle.steps.detected_cluster import API_SERVER
 from kubewright.manifests import configmaps
 
 KUBELET_FILES: Final[tuple[Callable[[Layout], PurePosixPath], ...]] = (lambda layout: layout.kubelet_client_current,)
 """Files that the kubelet creates once it runs. Their content is never read."""
 SERVER: Final = "https://192.168.0.101:6443"
-_API_SERVER: Final = "kube-apiserver"
 _NOBODY: Final = Anonymous()
 _CA: Final = """
 MIIDBTCCAe2gAwIBAgIINJftaB+OWwAwDQYJKoZIhvcNAQELBQAwFTETMBEGA1UEAxMKa3ViZXJuZXRlczAeFw0yNDA3MDgxMjQwMDRaFw0zNDA3MDYxMjQ1
@@ -114,11 +114,11 @@ def objects_of_upgrade(node_name: str) -> list[dict[str, Any]]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"{_API_SERVER}-{node_name}",
+            "name": f"{API_SERVER}-{node_name}",
             "namespace": stored_configuration.NAMESPACE,
-            "labels": {"component": _API_SERVER, "tier": "control-plane"},
+            "labels": {"component": API_SERVER, "tier": "control-plane"},
         },
-        "spec": {"nodeName": node_name, "containers": [{"name": _API_SERVER, "image": f"registry.k8s.io/{_API_SERVER}:{version}"}]},
+        "spec": {"nodeName": node_name, "containers": [{"name": API_SERVER, "image": f"registry.k8s.io/{API_SERVER}:{version}"}]},
     }
     return [*cluster_objects(), {**node(node_name), "status": {"nodeInfo": {"kubeletVersion": version}}}, pod]
 

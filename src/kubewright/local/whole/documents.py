@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from kubewright.apis.machine import Detected
-from kubewright.base import yaml
+from kubewright.base import untyped, yaml
 from kubewright.base.errors import ValidationError
 from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.records import dataclass, replace
@@ -143,7 +143,7 @@ def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: floa
     They contain the timeout that becomes part of the static pods, so that a later run with another one changes nothing.
     """
     documents = documents_of(cluster.config)
-    given = _mapping(field(documents, _INIT, "nodeRegistration"))
+    given = untyped.mapping(field(documents, _INIT, "nodeRegistration"))
     registration = _registration(machine.name, machine.node_addresses, unverified=unverified, given=given)
     if cluster.total == 1 and "taints" not in given:
         registration["taints"] = []
@@ -172,7 +172,7 @@ def of_init(cluster: ClusterRecord, machine: LocalMachineRecord, *, within: floa
 def for_run(text: str, *, credentials: Credentials, within: float, untainted: bool = False) -> str:
     """Return documents of `of_init` with the credentials and the timeouts of one run, which waits `within` seconds.
 
-    `untainted`: the Node is not given the default taint of control planes, which the documents may have it get.
+    `untainted`: the Node does not get the default taint of control planes; taints in the documents apply nevertheless.
     """
     documents = [document.value for document in yaml.load_all(text)]
     for document in documents:
@@ -199,9 +199,9 @@ def of_join(
     cluster: ClusterRecord, name: str, *, addresses: Sequence[str], credentials: Credentials, within: float, unverified: bool
 ) -> str:
     """Return the document for the `join` of a machine with these addresses: the user's, completed."""
-    user = _mapping(next((document.value for document in documents_of(cluster.config) if _kind(document) == _JOIN), None))
+    user = untyped.mapping(next((document.value for document in documents_of(cluster.config) if _kind(document) == _JOIN), None))
     bootstrap = {"token": credentials.token, "apiServerEndpoint": f"{ENDPOINT}:{PORT}", "caCertHashes": list(credentials.pins)}
-    given = _mapping(user.get("nodeRegistration"))
+    given = untyped.mapping(user.get("nodeRegistration"))
     ours: dict[str, Any] = {
         "discovery": {"bootstrapToken": bootstrap},
         "nodeRegistration": _registration(name, addresses, unverified=unverified, given=given),
@@ -211,7 +211,7 @@ def of_join(
         ours["controlPlane"] = {"localAPIEndpoint": endpoint, "certificateKey": credentials.certificate_key}
     document = apply_merge({"apiVersion": _KUBEADM, "kind": _JOIN, **user}, ours)
     if document["apiVersion"] == _KUBEADM:  # v1beta3 has no timeouts
-        document["timeouts"] = {**_timeouts(within), **_mapping(user.get("timeouts"))}
+        document["timeouts"] = {**_timeouts(within), **untyped.mapping(user.get("timeouts"))}
     return yaml.dump(document)
 
 
@@ -231,11 +231,6 @@ def _registration(name: str, addresses: Sequence[str], *, unverified: bool, give
         of_v1beta3 = {"node-ip": value, **arguments} if isinstance(arguments, Mapping) else None
         registration["kubeletExtraArgs"] = of_v1beta3 or [row, *others]
     return registration
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    """Return a value if it is a mapping, an empty one otherwise: init and join report what is wrong with it."""
-    return value if isinstance(value, Mapping) else {}
 
 
 def _kind(document: Document) -> str:

@@ -119,7 +119,7 @@ def group_of(
 def binds(cluster: ClusterRecord) -> tuple[Bind, ...]:
     """Return the directories and files of the host that the machines of a cluster see, among them the hosts files of registries.
 
-    One below another comes after it, which would hide it otherwise.
+    A mount below another one comes after it; otherwise the other one would hide it.
     """
     own = [Bind(source=Path(cluster.registry_config), target=HOSTS_FILES, read_only=True)] if cluster.registry_config else []
     users = (Bind(source=one.source, target=str(one.target), read_only=one.read_only) for one in cluster.mounted)

@@ -105,7 +105,6 @@ def _nodes(machine: Object, names: frozenset[str]) -> frozenset[str]:
 
 
 def _values(machine: Object, kinds: frozenset[str]) -> frozenset[str]:
-    rows = untyped.mapping(machine.get("status")).get("addresses")
-    found = [untyped.mapping(row) for row in rows[:MOST_NAMES]] if isinstance(rows, list) else []
-    texts = (str(row.get("address") or "") for row in found if row.get("type") in kinds)
+    rows = untyped.items(untyped.mapping(machine.get("status")).get("addresses"))[:MOST_NAMES]
+    texts = (str(row.get("address") or "") for row in untyped.mappings(rows) if row.get("type") in kinds)
     return frozenset(str(formats.address(text) or text.lower().rstrip(".")) for text in texts if text)
