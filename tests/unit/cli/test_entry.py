@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +19,8 @@ from kubewright.base.fields import FieldError, FieldErrorType, FieldPath
 from kubewright.base.level import KUBERNETES
 from kubewright.cli import main as entry
 from kubewright.cli.printers.reporters import JsonLines, KubeadmText, PlainLines
+
+PROJECT = Path(__file__).parents[3] / "pyproject.toml"
 
 
 @pytest.fixture(autouse=True)
@@ -235,6 +239,29 @@ def called(command: str, *, cwd: str | None = None) -> subprocess.CompletedProce
 def test_streams_may_be_closed(closed, code):
     assert called(f"$K version -o short {closed}").returncode == code
     assert called(f"$K version --nonsense {closed}").returncode == 1
+
+
+@pytest.fixture
+def script(tmp_path):
+    """The script that pip installs for the command that pyproject.toml declares."""
+    module, _, function = tomllib.loads(PROJECT.read_text())["project"]["scripts"]["kubewright"].partition(":")
+    written = tmp_path / "kubewright"
+    written.write_text(f"import sys\nfrom {module} import {function}\nif __name__ == '__main__':\n    sys.exit({function}())\n")
+    return str(written)
+
+
+def test_the_installed_command_may_have_closed_streams(script):
+    assert called(f"{sys.executable} {script} version -o short >&-").returncode == 0
+    assert called(f"{sys.executable} {script} version -o short 2>&-").stdout == f"{KUBERNETES}\n"
+
+
+def test_the_installed_command_is_ended_by_sigterm_like_by_ctrl_c(script, tmp_path):
+    os.mkfifo(tmp_path / "config")
+    process = subprocess.Popen([sys.executable, script, "config", "validate", "--config", str(tmp_path / "config")], stderr=subprocess.PIPE)
+    with (tmp_path / "config").open("wb"):  # it waits for a reader, which then waits for our text
+        process.terminate()
+        _, err = process.communicate()
+    assert (process.returncode, err.startswith(b"error: interrupted by SIGTERM\n")) == (143, True)
 
 
 def test_files_never_get_the_number_of_a_closed_stream(tmp_path):
