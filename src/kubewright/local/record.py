@@ -103,6 +103,8 @@ class ClusterRecord:
     """The published ports of a cluster of machines, as `local.published` writes them."""
     mounts: tuple[str, ...] = ()
     """The directories and files of the host that machines see, as `local.mounts` writes them."""
+    begun: tuple[str, ...] = ()
+    """The paths in machines at which an `up` that has not ended, or was killed, may have mounted something else than `mounts`."""
     client_certificates: str = STOCK
     """Who approves client certificates of nodes: `stock`, or with `strict` the policy too."""
     registry_config: str = ""
@@ -259,7 +261,7 @@ def load(path: Path) -> ClusterRecord | None:
         ) from error
 
 
-_LISTS: Final = ("gaps", "publish", "mounts")
+_LISTS: Final = ("gaps", "publish", "mounts", "begun")
 _KINDS: Final = {
     "str": str,
     "int": int,
@@ -307,6 +309,8 @@ def _whole(record: ClusterRecord) -> ClusterRecord:
         raise ValueError(f"published ports {record.publish}, mounts {record.mounts}")
     if record.published != published.added((), record.published) or tuple(map(str, record.mounted)) != record.mounts:
         raise ValueError(f"published ports {record.publish}, mounts {record.mounts}")
+    if any(type(text) is not str or not text.startswith("/") for text in record.begun):
+        raise ValueError(f"paths of mounts {record.begun}")
     if record.disks and (not record.disks.startswith("/") or PurePosixPath(record.disks).parts[-len(DISKS) :] != DISKS):
         raise ValueError(f"disks {quoted(record.disks)}")
     if record.control_plane.leaving:

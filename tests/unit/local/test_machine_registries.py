@@ -15,7 +15,7 @@ from kubewright.base.events import RecordingReporter, SilentReporter, Warned
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.records import replace
 from kubewright.binaries import BinarySources
-from kubewright.local import record
+from kubewright.local import mounts, record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.up_options import UpOptions
@@ -73,6 +73,21 @@ def test_proxies_are_a_private_file_that_an_environment_without_proxies_keeps(tm
     assert file.read_text() == before
 
 
+class FakeMachine:
+    """A machine that runs, with what is mounted in it."""
+
+    def __init__(self, mounted: dict[str, str]) -> None:
+        self._mounted = mounted
+
+    def bind(self, one: Bind) -> bool:
+        added = one.target not in self._mounted
+        self._mounted.setdefault(one.target, str(one.source))
+        return added
+
+    def unbind(self, target: str) -> bool:
+        return self._mounted.pop(target, None) is not None
+
+
 def test_machines_see_the_directory_of_the_user(tmp_path: Path) -> None:
     cluster = replace(CLUSTER, registry_config=str(tmp_path / "certs.d"))
     with pytest.raises(UsageError, match="is not a directory"):
@@ -85,20 +100,8 @@ def test_machines_see_the_directory_of_the_user(tmp_path: Path) -> None:
 
 
 def test_another_directory_replaces_the_former_one_and_none_removes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    mounted: dict[str, str] = {"/etc/containerd/certs.d": "/etc/old"}
-
-    class FakeMachine:
-        """A machine that runs, with what is mounted in it."""
-
-        def bind(self, one: Bind) -> bool:
-            added = one.target not in mounted
-            mounted.setdefault(one.target, str(one.source))
-            return added
-
-        def unbind(self, target: str) -> bool:
-            return mounted.pop(target, None) is not None
-
-    monkeypatch.setattr(members, "machine_of", lambda *_: FakeMachine())
+    mounted = {"/etc/containerd/certs.d": "/etc/old"}
+    monkeypatch.setattr(members, "machine_of", lambda *_: FakeMachine(mounted))
     former = replace(CLUSTER, registry_config="/etc/old")
     gone, made = Action.DELETE, Action.CREATE
     for directory, actions, now in ((None, [], "/etc/old"), ("/etc/new", [gone, made], "/etc/new"), ("", [gone], None)):
@@ -107,6 +110,33 @@ def test_another_directory_replaces_the_former_one_and_none_removes_it(monkeypat
         assert [change.action for change in changes] == actions
         assert mounted.get("/etc/containerd/certs.d") == now
         former = wanted
+
+
+def test_what_a_killed_up_has_mounted_is_unmounted_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounted = {"/mnt/kept": "/srv/kept", "/mnt/moved": "/srv/old"}
+    monkeypatch.setattr(members, "machine_of", lambda *_: FakeMachine(mounted))
+    first = replace(CLUSTER, mounts=("/srv/kept:/mnt/kept", "/srv/old:/mnt/moved"))
+
+    def killed(former: ClusterRecord, *given: str, registry: str | None = None) -> ClusterRecord:
+        """Mount what an `up` wants, and return the record that it leaves when it is killed then."""
+        wanted = members.with_binds(former, UpOptions(mounts=mounts.parse_all(given), registry_config=registry))
+        record.save(members.while_changing(wanted, former), tmp_path / "cluster.json")
+        members.ensure_mounts(ClusterPaths(Path("/dev")), wanted, ["dev-control-plane"], former=former)
+        found = record.load(tmp_path / "cluster.json")
+        assert found is not None
+        return found
+
+    left = killed(first, "/srv/kept:/mnt/kept", "/srv/new:/mnt/moved")
+    left = killed(left, "/srv/kept:/mnt/kept", "/srv/more:/mnt/more", registry="/etc/new")
+    assert mounted.keys() == {"/mnt/kept", "/mnt/more", "/etc/containerd/certs.d"}
+    assert (left.mounts, left.registry_config) == (first.mounts, "")
+    changes = members.ensure_mounts(ClusterPaths(Path("/dev")), left, ["dev-control-plane"], former=left)
+    assert mounted == {"/mnt/kept": "/srv/kept", "/mnt/moved": "/srv/old"}
+    assert [(change.target.split()[1], change.action) for change in changes] == [
+        ("/etc/containerd/certs.d", Action.DELETE),
+        ("/mnt/more", Action.DELETE),
+        ("/mnt/moved", Action.CREATE),
+    ]
 
 
 def test_what_was_made_before_a_proxy_is_refused_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -171,15 +171,24 @@ def with_binds(cluster: ClusterRecord, options: UpOptions) -> ClusterRecord:
     )
 
 
+def while_changing(cluster: ClusterRecord, former: ClusterRecord) -> ClusterRecord:
+    """Return the record for the time of an `up`: the former mounts with the paths of new ones, which the next `up` undoes if it is killed."""
+    begun = {*former.begun, *(bind.target for bind in binds(cluster) if bind not in binds(former))}
+    return replace(cluster, mounts=former.mounts, registry_config=former.registry_config, begun=tuple(sorted(begun)))
+
+
 def ensure_mounts(paths: ClusterPaths, cluster: ClusterRecord, names: Collection[str], *, former: ClusterRecord) -> list[Change]:
-    """Mount the cluster's directories and files in these running machines, and unmount former ones. Raises HostError."""
+    """Mount the cluster's directories and files in these running machines, and unmount former ones and those of a killed `up`.
+
+    Raises HostError.
+    """
     desired = binds(cluster)
-    gone = [bind for bind in binds(former) if bind not in desired]
+    gone = sorted({*former.begun, *(bind.target for bind in binds(former) if bind not in desired)})
     changes = []
     for name in names if desired or gone else ():
         machine = machine_of(paths, cluster, name)
-        removed = [bind for bind in gone if machine.unbind(bind.target)]  # first: another directory may take its place
+        removed = [target for target in gone if machine.unbind(target)]  # first: another directory may take its place
         added = [bind for bind in desired if machine.bind(bind)]
-        changes += [Change(target=f"mount {bind.target} of {name}", action=Action.DELETE) for bind in removed]
+        changes += [Change(target=f"mount {target} of {name}", action=Action.DELETE) for target in removed]
         changes += [Change(target=f"mount {bind.target} of {name}", action=Action.CREATE) for bind in added]
     return changes

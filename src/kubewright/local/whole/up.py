@@ -89,7 +89,7 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
             cluster = replace(_addressed(cluster, network), disks=str(disks()))
             former = found if found is not None and found.made else cluster
             with owner.acting_as(user):
-                record.save(replace(cluster, mounts=former.mounts, registry_config=former.registry_config), paths.record)
+                record.save(members.while_changing(cluster, former), paths.record)
             if not resolvers.of_host().text(ipv6=network.has_ipv6):
                 reporter.emit(Warned(text="machines can reach no name server of this host, so pods resolve only names of the cluster"))
             registries.write_proxies(paths, network, os.environ, reporter=reporter)
@@ -109,7 +109,7 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
             changes, state = _bring_up(run)
         with owner.acting_as(user):
             publish = tuple(map(str, ports.wanted(cluster, options)))
-            record.save(replace(cluster.settled(), publish=publish, made=True), paths.record)
+            record.save(replace(cluster.settled(), publish=publish, begun=(), made=True), paths.record)
         total = clock.monotonic() - start
         run.mark("cluster", state)
         return UpResult(changes=tuple(change for change in changes if change), created=found is None, total=total)
