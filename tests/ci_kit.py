@@ -29,15 +29,17 @@ def bash(script: str, environment: Mapping[str, str], directory: Path) -> str:
     return done.stdout
 
 
-def run_action(inputs: Mapping[str, str], environment: Mapping[str, str], place: Path) -> dict[str, Path]:
-    """Run the steps of the action in a directory; returns the files for its outputs."""
+def run_action(
+    inputs: Mapping[str, str], environment: Mapping[str, str], place: Path, *, clone: Path = ROOT, steps: int = 2
+) -> dict[str, Path]:
+    """Run the first steps of the action in a directory; returns the files for its outputs."""
     action: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
     given = {**{name: row["default"] for name, row in action["inputs"].items()}, **inputs}
     files = {name: place / name for name in OUTPUTS}
-    outer = {**environment, "RUNNER_TEMP": str(place), "GITHUB_ACTION_PATH": str(ROOT)} | {name: str(path) for name, path in files.items()}
-    steps = action["runs"]["steps"]
-    assert [step["shell"] for step in steps] == ["bash", "bash"]
-    for step in steps:
+    outer = {**environment, "RUNNER_TEMP": str(place), "GITHUB_ACTION_PATH": str(clone)} | {name: str(path) for name, path in files.items()}
+    rows = action["runs"]["steps"]
+    assert [row["shell"] for row in rows] == ["bash", "bash"]
+    for step in rows[:steps]:
         values = {name: given[text.removeprefix("${{ inputs.").removesuffix(" }}")] for name, text in step.get("env", {}).items()}
         bash(step["run"], outer | values, place)
     return files

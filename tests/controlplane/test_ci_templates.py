@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sysconfig
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,19 @@ def test_the_action_provides_a_cluster_to_later_steps(environment: dict[str, str
         assert "ci     Ready" in bash(f"{kubewright} local list", environment, tmp_path)
     finally:
         bash(f"{kubewright} down --name ci", environment, tmp_path)
+
+
+def test_a_job_may_use_the_action_twice(tmp_path: Path) -> None:
+    (tmp_path / "clone" / "dist").mkdir(parents=True)
+    (tmp_path / "clone" / "Makefile").write_text("bundle:\n")
+    (tmp_path / "kubewright-1" / "bin").mkdir(parents=True)
+    (tmp_path / "kubewright-1" / "bin" / "kubewright").touch()
+    with tarfile.open(tmp_path / "clone" / "dist" / "kubewright-1-linux-amd64.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "kubewright-1", "kubewright-1")
+    for _ in range(2):
+        files = run_action({"machines": "true"}, os.environ, tmp_path, clone=tmp_path / "clone", steps=1)
+    assert files["GITHUB_PATH"].read_text().splitlines() == [f"{tmp_path}/kubewright/bin"] * 2
+    assert [path.name for path in (tmp_path / "kubewright").rglob("*")] == ["bin", "kubewright"]
 
 
 def test_the_job_of_gitlab_has_a_cluster_and_leaves_none(environment: dict[str, str], tmp_path: Path) -> None:
