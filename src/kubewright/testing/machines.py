@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from kubewright import binaries
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.messages import quoted
 from kubewright.local.cluster.cluster import LocalCluster
@@ -17,10 +18,19 @@ from kubewright.local.whole import preflight
 _ENGINES: Final = ("docker", "podman")
 
 
-def unavailable() -> str:
+def unavailable(binaries_dir: str = "") -> str:
     """Return why this host cannot run whole machines, '' if it can."""
-    errors = preflight.examine().errors
+    errors = preflight.examine(_host(binaries_dir)).errors
     return f"no whole machines on this host: {'; '.join(str(found) for _, found in errors)}" if errors else ""
+
+
+def require(binaries_dir: str = "") -> None:
+    """Require that this host can run whole machines. Raises CheckFailed with what it lacks."""
+    preflight.require(_host(binaries_dir))
+
+
+def _host(binaries_dir: str) -> preflight.Subject:
+    return preflight.this_host(binaries.sources_from(os.environ, directory=binaries_dir or None))
 
 
 def load(cluster: LocalCluster, image: str | os.PathLike[str]) -> list[str]:

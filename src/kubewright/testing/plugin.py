@@ -1,8 +1,8 @@
 """The pytest plugin: `kubewright_cluster`, a real control plane for the whole run, and `kubewright_namespace`, a fresh one per test.
 
 Tests with the mark `kubewright(machines=True)` need pods that really run: if there are any, the cluster of the run
-consists of whole machines. Where these are not available, such tests are skipped, and the others get a cluster of
-processes.
+consists of whole machines. Where these are not available, such tests are skipped, or fail with
+`--kubewright-need-machines`, and the others get a cluster of processes.
 
 It is installed with kubewright and costs nothing until a test uses a fixture, so none of our modules is imported here.
 One cluster serves a whole test run, also with pytest-xdist: the first worker that needs it starts it, the others wait
@@ -63,11 +63,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     from kubewright.testing.machines import unavailable
 
-    reason = "" if config.getoption("kubewright_need_machines") else unavailable()
+    reason = unavailable(config.getoption("kubewright_binaries_dir"))
     config.stash[_MACHINES] = not reason
-    if reason:
+    if reason and not config.getoption("kubewright_need_machines"):
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a test that needs machines where these are not available, if it must not be skipped."""
+    is_needed = item.config.getoption("kubewright_need_machines") and _needs_machines(item)
+    if is_needed and not item.config.stash.get(_MACHINES, False):
+        from kubewright.testing.machines import require
+
+        with _readable_errors():
+            require(item.config.getoption("kubewright_binaries_dir"))
 
 
 @pytest.hookimpl(optionalhook=True)

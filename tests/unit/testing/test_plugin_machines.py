@@ -25,6 +25,19 @@ def test_pods_run(kubewright_cluster):
 def test_other():
     pass
 """
+OTHERS = """
+import pytest
+from kubewright.testing import clusters
+
+clusters.obtain = lambda _, wanted, **__: wanted
+
+def test_processes_are_enough(kubewright_cluster):
+    assert not kubewright_cluster.machines
+
+@pytest.mark.kubewright(machines=True)
+def test_no_fixture_is_used():
+    pass
+"""
 
 
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> pytest.RunResult:
@@ -47,6 +60,12 @@ def test_they_fail_if_machines_are_required(pytester: pytest.Pytester, monkeypat
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*kubewright: this host cannot run whole machines*", "*hint: *"])
     assert list((tmp_path / "state").rglob("*")) == []
+
+
+def test_the_others_get_a_cluster_of_processes_then(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytester.makepyfile(test_others=OTHERS)
+    result = run(pytester, monkeypatch, "--kubewright-need-machines", "--kubewright-state-dir", str(tmp_path / "state"))
+    result.assert_outcomes(passed=2, errors=2)
 
 
 def engine(directory: Path, script: str) -> None:
