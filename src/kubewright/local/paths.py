@@ -15,6 +15,9 @@ from kubewright.base.records import dataclass
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?", re.ASCII)
 
+CLUSTERS: Final = ("kubewright", "clusters")
+"""The end of the path of the directory of all clusters."""
+
 
 @dataclass(frozen=True)
 class ClusterPaths:
@@ -102,7 +105,7 @@ def state_directory(given: str = "") -> Path:
         if not home.is_absolute():
             raise UsageError("no home directory is known", remedy="set HOME or XDG_STATE_HOME, or pass --state-dir")
         base = str(home / ".local" / "state")
-    return Path(base) / "kubewright" / "clusters"
+    return Path(base, *CLUSTERS)
 
 
 def is_name(text: str) -> bool:

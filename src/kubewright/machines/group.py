@@ -196,7 +196,9 @@ def claim_network(
     addresses that the host reaches by its default route. One group does so at a time. Raises HostError if a range of an existing network is in use by now.
     """
     record = directory / _RANGE
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    while not directory.is_dir():
+        with suppress(FileNotFoundError):  # the end of another group may remove empty directories in the meantime
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     with locked(RUN / "networks.lock"):
         found = Network(bridge=bridge_of(group), ranges=_ranges(record), pods=tuple(pods), services=tuple(services))
         if found.is_complete():

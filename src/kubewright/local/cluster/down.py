@@ -10,7 +10,6 @@ import os
 import signal
 import threading
 from collections.abc import Coroutine
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from kubewright.local import daemon_process
 from kubewright.local.cluster import kubeconfig
 from kubewright.local.cluster.daemon_client import ControlClient
 from kubewright.local.paths import ClusterPaths
+from kubewright.local.state_directory import remove_empty
 from kubewright.local.supervisor.process import stop_orphans
 from kubewright.local.supervisor.procfs import find_components
 
@@ -79,7 +79,7 @@ def _down_processes(paths: ClusterPaths, *, keep_data: bool, reporter: Reporter 
     finally:
         lock.release(remove=not keep_data)
     if not keep_data:
-        _remove_root(paths)
+        remove_empty(paths.root)
     return DownResult(existed=True, kubeconfigs=tuple(named), seconds=clock.monotonic() - start)
 
 
@@ -229,12 +229,7 @@ def remove_own(paths: ClusterPaths) -> None:
         clear(paths, keep_data=False)
     finally:
         lock.release(remove=True)
-    _remove_root(paths)
-
-
-def _remove_root(paths: ClusterPaths) -> None:
-    with suppress(OSError):  # the next `up` of this name has already begun
-        paths.root.rmdir()
+    remove_empty(paths.root)
 
 
 def _remove_below(directory: Path, kept: set[Path]) -> None:

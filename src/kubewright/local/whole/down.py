@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from kubewright.base.errors import HostError
 from kubewright.base.messages import quoted
@@ -12,6 +13,7 @@ from kubewright.local.record import ClusterRecord
 from kubewright.local.whole import members
 from kubewright.local.whole.services import client
 from kubewright.machines import cgroups, group
+from kubewright.machines.places import disks
 
 
 def exist(paths: ClusterPaths) -> bool:
@@ -53,3 +55,5 @@ def sweep(paths: ClusterPaths, *, keep_data: bool = False) -> None:
     """
     client.stop(paths)
     group.sweep(members.group_name(paths), members.directory(paths), keep=keep_data)
+    with suppress(OSError):  # root has other machines or clusters there, or none
+        disks().parent.rmdir()

@@ -14,7 +14,7 @@ from kubewright.base.errors import HostError
 from kubewright.base.records import dataclass
 from kubewright.host.filesystem.paths import open_directory
 from kubewright.local import record
-from kubewright.local.paths import ClusterPaths, cluster_paths, state_directory
+from kubewright.local.paths import CLUSTERS, ClusterPaths, cluster_paths, state_directory
 from kubewright.local.state_directory import changing
 
 _SUDO_UID: Final = "SUDO_UID"
@@ -31,7 +31,7 @@ class Owner:
     @property
     def clusters(self) -> Path:
         """The directory of this user's clusters. sudo clears XDG_STATE_HOME, so that the default applies."""
-        return self.home / ".local" / "state" / "kubewright" / "clusters"
+        return self.home.joinpath(".local", "state", *CLUSTERS)
 
 
 def caller(environment: Mapping[str, str]) -> Owner | None:
