@@ -8,7 +8,7 @@ and knows nothing of clusters. The names of files, addresses and Go packages are
 from __future__ import annotations
 
 from kubewright.binaries.lookup import Located
-from kubewright.binaries.providing import Listed, Verified, ensure, listing, locate, verify
+from kubewright.binaries.providing import Listed, Verified, ensure, listing, locate, only_built, verify
 from kubewright.binaries.settings import BinarySources, sources_from
 from kubewright.binaries.table import DEFAULT, PROGRAMS, Binary, Refusal
 
@@ -24,6 +24,7 @@ __all__ = [
     "ensure",
     "listing",
     "locate",
+    "only_built",
     "sources_from",
     "verify",
 ]

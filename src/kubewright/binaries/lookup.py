@@ -17,7 +17,7 @@ from kubewright.base.records import dataclass, field
 from kubewright.base.versions import Version
 from kubewright.binaries import cache, files, inspection
 from kubewright.binaries.cache import Cache, FileRecord, binary
-from kubewright.binaries.settings import BinarySources
+from kubewright.binaries.settings import VERSION_FLAG, BinarySources
 from kubewright.binaries.table import Binary, Refusal, Tolerance, Wanted
 
 DIRECTORY_RECORDS: Final = "directories.json"
@@ -64,13 +64,15 @@ class Directory:
         if known is None or known.differs(status):
             known = self._check(path, wanted)
         inspection.check_version(
-            Version.parse(known.version), wanted, path=path, tolerance=_tolerance(wanted), flag=self._sources.has_flags
+            Version.parse(known.version), wanted, path=path, tolerance=_tolerance(wanted), flag=VERSION_FLAG in self._sources.flags
         )
         return binary(wanted, path, known)
 
     def _check(self, path: Path, wanted: Wanted) -> FileRecord:
         status = path.stat()
-        version = inspection.check_program(path, wanted, scripts=True, tolerance=_tolerance(wanted), flag=self._sources.has_flags)
+        version = inspection.check_program(
+            path, wanted, scripts=True, tolerance=_tolerance(wanted), flag=VERSION_FLAG in self._sources.flags
+        )
         stamp = FileRecord(
             size=status.st_size,
             mtime=status.st_mtime_ns,

@@ -110,6 +110,12 @@ def ensure(
     return {one.name: located.found[one.name] for one in wanted}
 
 
+def only_built(names: Sequence[str], *, version: str, sources: BinarySources) -> list[str]:
+    """Return the missing programs that nothing but a build can provide. Raises as `locate` does."""
+    missing = locate(names, version=version, sources=sources).missing if sources.allow_build else ()
+    return [name for name in missing if not (sources.allow_download and table.PROGRAMS[name].family.download)]
+
+
 def verify(names: Sequence[str] = (), *, version: str, sources: BinarySources, architecture: str = "") -> list[Verified]:
     """Read every program again and compare its SHA-256 with the one recorded when it was checked.
 

@@ -13,6 +13,8 @@ from kubewright.base.homes import expanded
 from kubewright.base.messages import quoted, shown_url
 from kubewright.base.records import dataclass, field
 
+DIRECTORY_FLAG: Final = "binaries-dir"
+VERSION_FLAG: Final = "kubernetes-version"
 DIRECTORY_VARIABLE: Final = "KUBEWRIGHT_BINARIES_DIR"
 CACHE_VARIABLE: Final = "KUBEWRIGHT_CACHE_DIR"
 MIRRORS_VARIABLE: Final = "KUBEWRIGHT_MIRRORS"
@@ -48,13 +50,13 @@ class BinarySources:
     """
     machine_tree: str = ""
     """Address and digest (`https://HOST/PATH#sha256=HEX`) of a file with the parts of whole machines, '' for none."""
-    has_flags: bool = False
-    """Whether the command has the flags --binaries-dir and --kubernetes-version, so that errors may name them."""
+    flags: frozenset[str] = frozenset()
+    """The flags of the command, which errors may name."""
 
     @property
     def directory_setting(self) -> str:
         """The setting that names the directory, for errors."""
-        return f"--binaries-dir or {DIRECTORY_VARIABLE}" if self.has_flags else DIRECTORY_VARIABLE
+        return f"--{DIRECTORY_FLAG} or {DIRECTORY_VARIABLE}" if DIRECTORY_FLAG in self.flags else DIRECTORY_VARIABLE
 
 
 def sources_from(
@@ -66,11 +68,11 @@ def sources_from(
     allow_download: bool | None = None,
     allow_build: bool | None = None,
     proxy: str | None = None,
-    has_flags: bool = False,
+    flags: frozenset[str] = frozenset(),
 ) -> BinarySources:
     """Read the settings; a flag that is given (not None) takes precedence over its environment variable.
 
-    `has_flags` is that of `BinarySources`. Raises UsageError for an invalid value, naming the variable or flag.
+    `flags` is that of `BinarySources`. Raises UsageError for an invalid value, naming the variable or flag.
     """
     offline = _flag(environment, OFFLINE_VARIABLE)
     chosen = directory if directory is not None else environment.get(DIRECTORY_VARIABLE) or None
@@ -85,7 +87,7 @@ def sources_from(
         offline=offline and not allow_download,
         proxy=_proxy(through) if through else through,
         machine_tree=_tree(tree) if (tree := environment.get(TREE_VARIABLE, "")) else "",
-        has_flags=has_flags,
+        flags=flags,
     )
 
 

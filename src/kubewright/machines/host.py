@@ -21,6 +21,8 @@ PACKAGES: Mapping[str, str] = {
 """The programs that run machines, and the Debian package of each."""
 MAKING: Mapping[str, str] = {"debootstrap": "debootstrap", "gcc": "gcc libc6-dev"}
 """Those that make the Debian tree, and the program of the pause image."""
+BUILDING: Mapping[str, str] = {"gcc": "gcc libc6-dev", "pkg-config": "pkg-config", "/usr/include/seccomp.h": "libseccomp-dev"}
+"""The programs and the header that build runc, in addition to Go: it links a C library."""
 UNPACKING: Mapping[str, str] = {"zstd": "zstd"}
 """Those that take it from a machine tree."""
 _MODULES = ("overlay", "br_netfilter", "nf_conntrack")

@@ -129,17 +129,21 @@ def test_etcd_may_be_another_patch_release(tmp_path, chosen, answer, fits):
             ensure(tmp_path, chosen, ("etcd",))
 
 
-@pytest.mark.parametrize(("has_flags", "remedy"), [(True, "--kubernetes-version v1.36.3"), (False, "put kubectl v1.36.2 there")])
-def test_a_known_program_does_not_fit_another_version(tmp_path, chosen, has_flags, remedy):
+@pytest.mark.parametrize(
+    ("flag", "remedy"), [("kubernetes-version", "--kubernetes-version v1.36.3"), ("binaries-dir", "put kubectl v1.36.2 there")]
+)
+def test_a_known_program_does_not_fit_another_version(tmp_path, chosen, flag, remedy):
     ensure(tmp_path, chosen)
     with pytest.raises(BinariesError, match=r"exactly v1\.36\.2 is wanted") as caught:
-        binaries.locate(("kubectl",), version="v1.36.2", sources=replace(sources(tmp_path, chosen), has_flags=has_flags))
+        binaries.locate(("kubectl",), version="v1.36.2", sources=replace(sources(tmp_path, chosen), flags=frozenset({flag})))
     assert caught.value.remedy == remedy
 
 
-@pytest.mark.parametrize(("has_flags", "named"), [(True, "--binaries-dir or KUBEWRIGHT_BINARIES_DIR"), (False, "KUBEWRIGHT_BINARIES_DIR")])
-def test_a_hint_names_flags_only_if_the_command_has_them(tmp_path, has_flags, named):
-    nothing = replace(sources(tmp_path, None), has_flags=has_flags)
+@pytest.mark.parametrize(
+    ("flag", "named"), [("binaries-dir", "--binaries-dir or KUBEWRIGHT_BINARIES_DIR"), ("output", "KUBEWRIGHT_BINARIES_DIR")]
+)
+def test_a_hint_names_flags_only_if_the_command_has_them(tmp_path, flag, named):
+    nothing = replace(sources(tmp_path, None), flags=frozenset({flag}))
     with pytest.raises(BinariesError) as missing:
         binaries.ensure(("kubelet",), version="v1.36.3", sources=nothing)
     assert missing.value.remedy.endswith(f"provide a directory that contains them ({named})")

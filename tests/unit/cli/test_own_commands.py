@@ -38,11 +38,11 @@ OWN = {
     "local load": "name output state-dir",
     "local publish": "address list name output remove state-dir",
     "local machine": "",
-    "local machine add": "name output state-dir",
+    "local machine add": "binaries-dir name output state-dir",
     "local machine kill": "name output state-dir",
     "local machine pause": "name output state-dir",
     "local machine remove": "name output state-dir",
-    "local machine start": "name output state-dir",
+    "local machine start": "binaries-dir name output state-dir",
     "local machine stop": "name output state-dir",
     "binaries": "",
     "binaries list": "binaries-dir kubernetes-version output",
@@ -54,7 +54,7 @@ OWN = {
     "preflight join": "apiserver-advertise-address apiserver-bind-port config control-plane cri-socket discovery-file discovery-token"
     " discovery-token-ca-cert-hash discovery-token-unsafe-skip-ca-verification ignore-preflight-errors node-name output tls-bootstrap-token"
     " token",
-    "preflight machines": "output",
+    "preflight machines": "binaries-dir output",
     "config explain": "kubeconfig output",
     "config diff": "config kubeconfig output",
     "agent": "",

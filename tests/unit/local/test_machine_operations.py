@@ -14,12 +14,14 @@ import pytest
 from busy import HANGS
 from kubewright.base.events import Event
 from kubewright.base.records import replace
+from kubewright.binaries import BinarySources
+from kubewright.cli.handlers import machines as commands
 from kubewright.cli.main import main
 from kubewright.host.programs.commands import Ended
 from kubewright.local import record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
-from kubewright.local.whole import members, operations
+from kubewright.local.whole import machines, members, operations
 from kubewright.machines.cgroups import Cgroups
 from kubewright.machines.machine import Machine
 from kubewright.machines.places import MachinePlaces
@@ -30,6 +32,23 @@ import sys, time
 print('{"event": "PhaseStarted", "phase": "certs"}', file=sys.stderr, flush=True)
 time.sleep(1000)
 """
+
+
+def test_commands_that_start_machines_find_programs_as_up_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = list[BinarySources]()
+    cluster = replace(PROCESSES, kind=record.MACHINES, machines=(LocalMachineRecord(name="dev-control-plane", address="172.30.4.11"),))
+    (tmp_path / "dev").mkdir()
+    record.save(cluster, tmp_path / "dev" / "cluster.json")
+    monkeypatch.setattr(machines, "require_root", lambda _: None)
+    monkeypatch.setattr(machines, "start", lambda *_, sources, **__: found.append(sources))
+    monkeypatch.setattr(commands, "bring_up", lambda *_, sources, **__: found.append(sources))
+    where = ("--name", "dev", "--state-dir", str(tmp_path), "--binaries-dir", "/programs")
+    for words in (("start", "dev-control-plane"), ("add",)):
+        assert main(["local", "machine", *words, *where]) == 0
+    assert [(one.directory, one.directory_setting) for one in found] == [
+        (Path("/programs"), "--binaries-dir or KUBEWRIGHT_BINARIES_DIR")
+    ] * 2
+    assert not any("kubernetes-version" in one.flags for one in found)
 
 
 def test_an_operations_error_is_reported_with_its_hint() -> None:

@@ -15,9 +15,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from kubewright import binaries
 from kubewright.apis.kubeconfig.documents import EmbeddedCertificate, kubeconfig_document
 from kubewright.base import yaml
+from kubewright.base.checks import Finding
 from kubewright.base.errors import CertificateError, CheckFailed, DocumentError, HostError, UsageError, ValidationError
+from kubewright.base.level import KUBERNETES
 from kubewright.base.records import replace
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import LEASE
@@ -458,6 +461,10 @@ IN_CONTAINER = {
 }
 
 
+HEADER = {"/usr/include/seccomp.h": "#ifndef _SECCOMP_H\n"}
+NO_GO = Finding(text="runc has to be built, but go is not on PATH", remedy="install Go 1.26 or later (https://go.dev/dl)")
+
+
 def host(files: dict[str, str] | None = None, *, without: frozenset[str] = frozenset(), **parts: Any) -> preflight.Subject:
     """A host that can run machines, but for the given parts."""
     read = {**FITTING, **(files or {})}
@@ -469,6 +476,8 @@ def host(files: dict[str, str] | None = None, *, without: frozenset[str] = froze
         "has_tree": True,
         "offers_tree": False,
         "describes_kernel": True,
+        "builds_runc": False,
+        "go": lambda: NO_GO if "go" in without else None,
         "free": lambda _: 4_000_000_000 if parts.get("has_tree") is False else 1_000_000_000,
     }
     return preflight.Subject(
@@ -492,6 +501,9 @@ def host(files: dict[str, str] | None = None, *, without: frozenset[str] = froze
         ),
         (host(has_tree=False, offers_tree=True, without=frozenset({"debootstrap", "zstd"})), "programs", "apt-get install zstd"),
         (host(has_tree=False, without=frozenset({"apt-get"})), "debian-tree", "Debian or Ubuntu"),
+        (host(HEADER, builds_runc=True, without=frozenset({"gcc", "pkg-config"})), "runc", "apt-get install gcc libc6-dev pkg-config"),
+        (host(builds_runc=True), "runc", "apt-get install libseccomp-dev"),
+        (host(HEADER, builds_runc=True, without=frozenset({"go"})), "runc", "install Go 1.26"),
         (host(python="runs on Python 3.13"), "python", "make bundle"),
         (host({"/proc/mounts": ""}), "cgroups", "systemd=true"),
         (host({"/sys/fs/cgroup/cgroup.controllers": "cpuset cpu pids\n"}), "cgroups", "cgroup_enable=memory"),
@@ -521,6 +533,33 @@ def test_a_suitable_host_passes_every_check() -> None:
     # what makes the Debian tree is needed once, and not where a file has everything
     assert preflight.examine(host(without=frozenset({"debootstrap", "apt-get", "zstd"}))).errors == []
     assert preflight.examine(host(has_tree=False, offers_tree=True, without=frozenset({"debootstrap", "apt-get"}))).errors == []
+    # and what builds runc only where nothing else provides it
+    assert preflight.examine(host(without=frozenset({"gcc", "pkg-config", "go"}))).errors == []
+    assert preflight.examine(host(HEADER, builds_runc=True)).errors == []
+
+
+@pytest.mark.parametrize(
+    ("environment", "name", "is_built"),
+    [
+        ({"KUBEWRIGHT_OFFLINE": "1"}, "runc", True),
+        ({}, "runc", False),
+        ({}, "wireguard-go", True),
+        ({"KUBEWRIGHT_OFFLINE": "1", "KUBEWRIGHT_NO_BUILD": "1"}, "runc", False),
+    ],
+    ids=["no download", "a download", "released as source", "no build"],
+)
+def test_only_a_build_provides_what_is_missing_and_not_downloaded(
+    tmp_path: Path, environment: dict[str, str], name: str, is_built: bool
+) -> None:
+    sources = binaries.sources_from({"KUBEWRIGHT_CACHE_DIR": str(tmp_path), **environment})
+    assert binaries.only_built((name,), version=KUBERNETES, sources=sources) == ([name] if is_built else [])
+    assert preflight.this_host(sources).builds_runc == (is_built and name == "runc")
+
+
+def test_a_build_of_runc_needs_nothing_if_a_file_has_all_parts(tmp_path: Path) -> None:
+    sources = binaries.sources_from({"KUBEWRIGHT_CACHE_DIR": str(tmp_path), "KUBEWRIGHT_OFFLINE": "1"}, directory=tmp_path)
+    (tmp_path / f"machine-{KUBERNETES}-amd64.tar.zst").touch()
+    assert not preflight.this_host(sources).builds_runc
 
 
 def test_a_container_passes_if_its_processes_are_not_in_the_way_of_controllers() -> None:

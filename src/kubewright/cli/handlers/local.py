@@ -261,7 +261,8 @@ def export(parsed: Parsed) -> int:
 
 def sources(parsed: Parsed) -> BinarySources:
     """Return the sources that the flags and the environment allow."""
-    return binaries.sources_from(os.environ, directory=parsed.text("binaries-dir") or None, has_flags=True)
+    flags = frozenset(flag.name for flag in parsed.command.flags)
+    return binaries.sources_from(os.environ, directory=parsed.text("binaries-dir") or None, flags=flags)
 
 
 def list_binaries(parsed: Parsed) -> int:

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from kubewright import binaries
 from kubewright.base.errors import HostError, UsageError
 from kubewright.base.events import Progress, Reporter
 from kubewright.base.messages import quoted
+from kubewright.cli.handlers.local import sources
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.cluster_text import ports_text
 from kubewright.cli.printers.output import painter, write_output
@@ -54,7 +54,7 @@ def start(parsed: Parsed) -> int:
     """Start a machine."""
 
     def begin(paths: ClusterPaths, name: str, reporter: Reporter) -> bool:
-        return machines.start(paths, name, reporter=reporter)
+        return machines.start(paths, name, sources=sources(parsed), reporter=reporter)
 
     return _changed(parsed, "start", begin, done="runs", not_done="ran already")
 
@@ -70,7 +70,7 @@ def add(parsed: Parsed) -> int:
     name, options = machines.addition(_whole(paths), parsed.text("machine"))
     machines.require_root(f"local machine add --name {paths.name}")
     with progress(f"cluster {paths.name}", form=parsed.text("output")) as reporter:
-        bring_up(paths, options, sources=binaries.sources_from(os.environ), reporter=reporter)
+        bring_up(paths, options, sources=sources(parsed), reporter=reporter)
     return _print_change(parsed, name, changed=True, said="has joined")
 
 

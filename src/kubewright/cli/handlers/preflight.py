@@ -42,9 +42,11 @@ def join(parsed: Parsed) -> int:
 
 def machines(parsed: Parsed) -> int:
     """Check this host for whole machines."""
+    from kubewright.cli.handlers.local import sources  # other checks need nothing of local clusters
     from kubewright.local.whole.preflight import examine as examine_host
+    from kubewright.local.whole.preflight import this_host
 
-    return _print_report(parsed, examine_host())
+    return _print_report(parsed, examine_host(this_host(sources(parsed))))
 
 
 def _print_report(parsed: Parsed, report: Report) -> int:

@@ -7,6 +7,7 @@ from kubewright.cli.rows.commands import summary
 from kubewright.cli.rows.model import (
     ALL_FORMATS,
     ANY,
+    BINARIES_DIR,
     BOOL,
     CLIENT_CERTIFICATES,
     DURATION,
@@ -21,7 +22,6 @@ from kubewright.cli.rows.model import (
 
 NAME = Flag("name", "name of the cluster", default="default")
 STATE_DIR = Flag("state-dir", "directory of the clusters (default: $XDG_STATE_HOME/kubewright/clusters)", metavar="dir")
-BINARIES_DIR = Flag("binaries-dir", "take the component binaries from this directory", metavar="dir")
 VERSION = Flag("kubernetes-version", "Kubernetes version of the cluster", default=KUBERNETES, metavar="version")
 CONFIG = Flag("config", "kubeadm configuration file (InitConfiguration, ClusterConfiguration, component configurations)", metavar="file")
 MACHINE = Flag("machine", "name of the machine (default: the first control plane)", metavar="name")
@@ -232,14 +232,14 @@ ROWS = (
             text,
             handler=f"kubewright.cli.handlers.machines:{verb}",
             argument=ONE_MACHINE,
-            flags=(*ON_CLUSTER, ALL_FORMATS),
+            flags=(*ON_CLUSTER, *programs, ALL_FORMATS),
             examples=(f"local machine {verb} --name dev dev-worker-1",),
         )
-        for verb, text in (
+        for verb, text, *programs in (
             ("kill", "Stop a machine like a power failure; its disk stays"),
             ("stop", "Shut a machine down"),
             ("pause", "Freeze all processes of a machine, as if it hung"),
-            ("start", "Start a machine that was killed or stopped, or let a paused one continue"),
+            ("start", "Start a machine that was killed or stopped, or let a paused one continue", BINARIES_DIR),
             ("remove", "Remove a worker, or a control plane other than the first, with its Node and its disk"),
         )
     ),
@@ -248,7 +248,7 @@ ROWS = (
         "Add a worker, or a control plane",
         handler="kubewright.cli.handlers.machines:add",
         argument=Argument("machine", "name of the machine (default: the next worker)", shown="[MACHINE]"),
-        flags=(*ON_CLUSTER, ALL_FORMATS),
+        flags=(*ON_CLUSTER, BINARIES_DIR, ALL_FORMATS),
         description="The machine is the next worker or the next control plane of its cluster, whose name it begins with.",
         examples=("local machine add --name dev", "local machine add dev-worker-3"),
     ),

@@ -13,6 +13,7 @@ from kubewright.cli.rows.model import (
     ADOPT,
     ALL_FORMATS,
     ANY,
+    BINARIES_DIR,
     BOOL,
     CLIENT_CERTIFICATES,
     DURATION,
@@ -393,7 +394,7 @@ _PREFLIGHT_ROWS = (
         "preflight machines",
         "Check whether this host can run whole machines for `up --machines`",
         handler="kubewright.cli.handlers.preflight:machines",
-        flags=(ALL_FORMATS,),
+        flags=(BINARIES_DIR, ALL_FORMATS),
         description="Changes nothing. Each failure says how to fix it. Exits with 4 if any check fails.",
         examples=(
             "preflight machines",

@@ -232,6 +232,7 @@ CLIENT_CERTIFICATES = Flag(
     " one key, and no node gets the name of another one",
     choices=("stock", "strict"),
 )
+BINARIES_DIR = Flag("binaries-dir", "take the component binaries from this directory", metavar="dir")
 ADOPT = Flag("adopt", "take over a machine that another tool added to a cluster", kind=BOOL, default=False)
 
 MACHINE_FLAGS = (

@@ -11,6 +11,7 @@ from kubewright.base.errors import HostError, UsageError
 from kubewright.base.events import Reporter
 from kubewright.base.messages import quoted
 from kubewright.base.wait import PollingWaiter
+from kubewright.binaries import BinarySources
 from kubewright.local import mounts, record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
@@ -89,13 +90,13 @@ def addition(cluster: ClusterRecord, name: str = "") -> tuple[str, UpOptions]:
     return name or worker, found[name or worker]
 
 
-def start(paths: ClusterPaths, name: str, *, reporter: Reporter) -> bool:
+def start(paths: ClusterPaths, name: str, *, sources: BinarySources, reporter: Reporter) -> bool:
     """Start a machine with its disk and wait for its container runtime, or resume a paused one; returns whether it was not running."""
     with _machines_changed(paths, f"start of machine {name}") as cluster:
         members.machine_of(paths, cluster, name)
         mounts.require_sources(cluster.mounted)
         registries.require_directory(cluster)
-        parts = ensure_parts(version=cluster.kubernetes_version, reporter=reporter)
+        parts = ensure_parts(version=cluster.kubernetes_version, sources=sources, reporter=reporter)
         network = members.claim_network(paths, cluster)
         shared = registries.shared(paths)
         return bool(members.group_of(paths, cluster, network=network, parts=parts, shared=shared).up([name]))

@@ -12,8 +12,10 @@ from typing import Final
 
 from kubewright import binaries
 from kubewright.base.checks import Check, Finding, Report, run_checks, warning
-from kubewright.base.errors import CheckFailed, HostError
+from kubewright.base.errors import BinariesError, CheckFailed, HostError
+from kubewright.base.level import KUBERNETES
 from kubewright.base.records import dataclass
+from kubewright.base.versions import Version
 from kubewright.binaries import BinarySources
 from kubewright.local.whole import kernel, subnets
 from kubewright.machines import base, host, network, places, program, running
@@ -63,12 +65,18 @@ class Subject:
     """Whether a source of binaries may have a machine tree, so that nothing has to be made."""
     describes_kernel: bool
     """Whether the configuration of the kernel can be read."""
+    builds_runc: bool
+    """Whether runc is missing, and only a build can provide it. Its version does not depend on that of Kubernetes."""
+    go: Callable[[], Finding | None]
+    """Why no Go can build it, None if one can."""
     free: Callable[[Path], int]
     """The free bytes of the file system of a directory."""
 
 
 def this_host(sources: BinarySources | None = None) -> Subject:
     """Return this host. The sources of binaries are those of the environment by default."""
+    given = sources or binaries.sources_from(os.environ)
+    is_offered = _permitted(lambda: providing.is_offered(given))
     return Subject(
         user=os.geteuid(),
         system=sys.platform,
@@ -77,18 +85,34 @@ def this_host(sources: BinarySources | None = None) -> Subject:
         read=_read,
         python=program.unfit(),
         has_tree=_permitted(lambda: base.place().exists()),
-        offers_tree=_permitted(lambda: providing.is_offered(sources or binaries.sources_from(os.environ))),
+        offers_tree=is_offered,
         describes_kernel=kernel.configuration() is not None,
+        builds_runc=not is_offered and _permitted(lambda: bool(binaries.only_built(("runc",), version=KUBERNETES, sources=given))),
+        go=_go,
         free=lambda directory: shutil.disk_usage(directory).free,
     )
 
 
 def _permitted(look: Callable[[], bool]) -> bool:
-    """Return what is found, False if we may not look, because HOME is that of another user; the check of the storage reports it."""
+    """Return what is found, False if we may not look, because HOME is that of another user; the check of the storage reports it.
+
+    A bad directory of binaries is reported by the commands that use it.
+    """
     try:
         return look()
-    except (PermissionError, HostError):
+    except (PermissionError, HostError, BinariesError):
         return False
+
+
+def _go() -> Finding | None:
+    """Look for a Go that can build runc."""
+    from kubewright.binaries import golang, table  # hosts that have runc need neither
+
+    try:
+        golang.find_go(os.environ, need=golang.find_module(table.RUNC, table.RUNC.version(Version.parse(KUBERNETES))).go)
+    except BinariesError as error:
+        return Finding(text=f"runc has to be built, but {error}", remedy=error.remedy)
+    return None
 
 
 def examine(subject: Subject | None = None) -> Report:
@@ -165,6 +189,22 @@ def _tree(subject: Subject) -> Iterable[Finding]:
             text="the machines' Debian tree has to be built, but this host has no apt",
             remedy="use a host with Debian or Ubuntu, or the file that `make machine-tree` makes on one",
         )
+
+
+def _runc(subject: Subject) -> Iterable[Finding]:
+    if not subject.builds_runc:
+        return
+    missing = {
+        package: name
+        for name, package in host.BUILDING.items()
+        if not (subject.read(name) if name.startswith("/") else subject.which(name))
+    }
+    if missing:
+        yield Finding(
+            text=f"runc has to be built, but not installed: {', '.join(missing.values())}", remedy=f"apt-get install {' '.join(missing)}"
+        )
+    if (found := subject.go()) is not None:
+        yield found
 
 
 def _python(subject: Subject) -> Iterable[Finding]:
@@ -269,6 +309,7 @@ CHECKS: Final = (
     Check(name="privileges", find=_privileges),
     Check(name="programs", find=_programs),
     Check(name="debian-tree", find=_tree),
+    Check(name="runc", find=_runc),
     Check(name="python", find=_python),
     Check(name="cgroups", find=_cgroups),
     Check(name="cgroup-delegation", find=_delegation),
