@@ -1,11 +1,14 @@
 """Loading image archives into the container runtimes of all machines.
 
-An archive is untrusted input: the host only passes its bytes on, and containerd reads it inside each machine.
+An archive is untrusted input: the host only passes its bytes on, and containerd reads it inside each machine. The first
+machine looks for the platforms of its images before that.
 """
 
 from __future__ import annotations
 
 import gzip
+import inspect
+import io
 import os
 import pwd
 import re
@@ -21,8 +24,10 @@ from typing import IO, Final
 
 from kubewright.base.errors import DocumentError, HostError
 from kubewright.base.messages import quoted, reason_of
+from kubewright.binaries.table import native_architecture
 from kubewright.host.failures import explaining
 from kubewright.local.whole.owner import groups_of
+from kubewright.machines import platforms
 from kubewright.machines.machine import Machine
 from kubewright.machines.places import disks
 from kubewright.machines.running import environment
@@ -35,7 +40,11 @@ _GUNZIP: Final = ("bash", "-c", 'set -o pipefail; gzip -dc | { "$@"; code=$?; ca
 """Runs a command in a machine with decompressed input. What the command leaves of it is read too, so that gzip fails only for a damaged archive."""
 _OTHERS: Final = {b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\0": "xz", b"BZh": "bzip2"}
 """The magic of other kinds of compression, which machines have no programs for."""
+_RUN_TOO: Final = {"linux/amd64": ("linux/386", "linux/x86_64"), "linux/arm64": ("linux/arm", "linux/aarch64")}
+"""Other platforms whose images run on one, and other names of it (containerd/platforms v1.0: compare.go, database.go)."""
 _BLOCK: Final = 512
+_START: Final = 65536
+"""Bytes that contain the first block of any compressed archive."""
 _NOGROUP: Final = 65534
 _NAMED: Final = re.compile(r"^unpacking (\S+) \(", re.MULTILINE)
 _REMEDY: Final = "pass an archive; `docker save IMAGE | kubewright local load -` loads an image that Docker has"
@@ -90,7 +99,7 @@ def _require_tar(file: IO[bytes], name: str) -> None:
     if start.startswith(_GZIP):
         file.seek(0)
         try:
-            start = gzip.GzipFile(fileobj=file).read(_BLOCK)
+            start = gzip.GzipFile(fileobj=io.BytesIO(file.read(_START))).read(_BLOCK)
         except (OSError, EOFError, zlib.error):
             start = b""
     if program := next((program for magic, program in _OTHERS.items() if start.startswith(magic)), ""):
@@ -133,15 +142,36 @@ def load_as(user: int, machines: Sequence[Machine], path: str) -> list[str]:
         return load(machines, copy)
 
 
+def _require_platform(machine: Machine, file: IO[bytes]) -> None:
+    """Require an image that machines can run. What cannot be read is left to containerd. Raises DocumentError."""
+    with _from_start(file) as content:
+        argv = machine.argv("python3", "-I", "-c", inspect.getsource(platforms))
+        ended = subprocess.run(argv, stdin=content, capture_output=True, check=False, env=environment())
+    found = set(ended.stdout.decode(errors="replace").splitlines()) if not ended.returncode else set()
+    own = f"linux/{native_architecture()}"
+    if found and not found & {own, *_RUN_TOO.get(own, ())}:
+        raise DocumentError(
+            f"the images in the archive are for {', '.join(sorted(found))}, the machines are {own}",
+            remedy=f"build or pull them for this platform, for example with `docker build --platform {own}`",
+        )
+
+
+def _from_start(file: IO[bytes]) -> IO[bytes]:
+    """Open an open file again, with a position of its own."""
+    return Path(f"/proc/self/fd/{file.fileno()}").open("rb")
+
+
 def load(machines: Sequence[Machine], file: IO[bytes]) -> list[str]:
     """Import an archive into machines, at the same time; returns the names of its images. The machines decompress it.
 
-    Raises HostError with what containerd reports, DocumentError if no image has a name: containerd ignores those.
+    Raises HostError with what containerd reports, DocumentError if no image is for the platform of the machines: containerd
+    loads some of those, and if none has a name: containerd ignores those.
     """
+    _require_platform(machines[0], file)
     command = (*_GUNZIP, *_IMPORT) if os.pread(file.fileno(), len(_GZIP), 0) == _GZIP else _IMPORT
 
     def load_into(machine: Machine) -> list[str]:
-        with Path(f"/proc/self/fd/{file.fileno()}").open("rb") as own:  # with a position of its own
+        with _from_start(file) as own:
             ended = subprocess.run(machine.argv(*command), stdin=own, capture_output=True, check=False, env=environment())
         said = _ESCAPES.sub("", (ended.stdout + ended.stderr).decode(errors="replace"))
         if ended.returncode:
