@@ -21,6 +21,11 @@ def mappings(value: object) -> Sequence[Mapping[str, Any]]:
     return [one for one in items(value) if isinstance(one, Mapping)]
 
 
+def text(value: object) -> str:
+    """Return a text; an empty one for anything else."""
+    return value if isinstance(value, str) else ""
+
+
 def texts(value: object) -> tuple[str, ...]:
     """Return the texts in a list."""
     return tuple(one for one in items(value) if isinstance(one, str))

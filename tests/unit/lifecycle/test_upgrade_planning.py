@@ -20,6 +20,7 @@ from kubewright.lifecycle.upgrade.planning import diff
 from kubewright.lifecycle.upgrade.planning.plan import PlanOptions, plan
 from kubewright.lifecycle.upgrade.planning.versions import ClusterVersions, observe
 from kubewright.manifests import static_pods
+from odd_objects import ODD, paths, variants
 
 TOOL = Version.parse("v1.36.3")
 
@@ -129,6 +130,23 @@ class Lists:
 def static_pod(image: str, component="kube-apiserver"):
     labels = {"component": component, "tier": "control-plane"}
     return {"metadata": {"name": "x", "labels": labels}, "spec": {"nodeName": "node1", "containers": [{"image": image}]}}
+
+
+def test_malformed_parts_of_objects_count_as_missing():
+    node = {"status": {"nodeInfo": {"kubeletVersion": "v1.36.1"}}}
+    pod = {"spec": {"nodeName": "node1", "containers": [{"image": "registry.k8s.io/kube-apiserver:v1.36.1"}]}}
+    dns = {"spec": {"template": {"spec": {"containers": [{"image": "registry.k8s.io/coredns/coredns:v1.14.2"}]}}}}
+    labels = static_pod("")["metadata"]
+    nodes = [{**one, "metadata": {"name": "node1"}} for one in variants(node)]
+    pods = [{**one, "metadata": labels} for one in variants(pod)]
+    found = observe(Lists(Node=nodes, Pod=pods))
+    assert sum(map(len, found.kubelets.values())) == len(nodes) == 3 * len(ODD) == (len(paths(node)) - 1) * len(ODD)
+    assert set(found.kubelets) == {"", "ü", "v1.36.1"} - {"v1.36.1"}
+    servers = found.components["kube-apiserver"]
+    assert sum(map(len, servers.values())) == len(pods) == (len(paths(pod)) - 1) * len(ODD)
+    assert (set(servers), {name for names in servers.values() for name in names}) == ({"", "v1.36.1"}, {"", "ü", "node1"})
+    tags = {observe(Lists(Deployment=[{**one, "metadata": {"labels": {"k8s-app": "kube-dns"}}}])).dns for one in variants(dns)}
+    assert tags == {""}
 
 
 @pytest.mark.parametrize(

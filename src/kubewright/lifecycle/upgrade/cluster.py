@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kubewright.base import yaml
+from kubewright.base import untyped, yaml
 from kubewright.base.change import Change
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.resources import NODE, POD
 from kubewright.lifecycle.steps import addons, cluster_objects, serving_approver
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
 from kubewright.lifecycle.upgrade.kubelet import SOCKET_ANNOTATION
-from kubewright.lifecycle.upgrade.planning.versions import NAMESPACE
+from kubewright.lifecycle.upgrade.planning.versions import NAMESPACE, node_of
 from kubewright.manifests import rbac
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def add_ons_wait(ctx: UpgradeContext) -> str | None:
     manifest = yaml.load(ctx.host.read(ctx.layout.manifest(API_SERVER)) or b"", source=API_SERVER)
     own = _image(manifest)
     pods = ctx.api.list(POD, NAMESPACE, label_selector=f"component={API_SERVER},tier=control-plane")
-    others = {str(pod["spec"].get("nodeName", "")) for pod in pods if _image(pod) != own} - {ctx.node_name}
+    others = {node_of(pod) for pod in pods if _image(pod) != own} - {ctx.node_name}
     if not others:
         return None
     nodes = {node["metadata"]["name"]: node for node in ctx.api.list(NODE) if node["metadata"]["name"] in others}
@@ -58,14 +58,13 @@ def add_ons_wait(ctx: UpgradeContext) -> str | None:
 
 def _is_dead(node: Mapping[str, Any]) -> bool:
     """Whether the kubelet of a Node has stopped reporting: the node controller then sets its conditions to Unknown."""
-    conditions = node.get("status", {}).get("conditions", ())
+    conditions = untyped.mappings(untyped.mapping(node.get("status")).get("conditions"))
     return any(one.get("type") == "Ready" and one.get("status") == "Unknown" for one in conditions)
 
 
 def _image(pod: Any) -> str:
-    spec = pod.get("spec") if isinstance(pod, Mapping) else None
-    containers = spec.get("containers") if isinstance(spec, Mapping) else None
-    return next((str(one.get("image")) for one in containers or () if isinstance(one, Mapping) and one.get("name") == API_SERVER), "")
+    containers = untyped.mappings(untyped.mapping(untyped.mapping(pod).get("spec")).get("containers"))
+    return next((untyped.text(one.get("image")) for one in containers if one.get("name") == API_SERVER), "")
 
 
 def coredns(ctx: UpgradeContext) -> Iterable[Change]:

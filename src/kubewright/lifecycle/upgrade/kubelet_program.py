@@ -10,6 +10,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
+from kubewright.base import untyped
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import APIError, HostError
 from kubewright.base.versions import Version
@@ -22,6 +23,7 @@ from kubewright.lifecycle.steps.kubelet import FIX, SERVICE
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
 from kubewright.lifecycle.upgrade import kubelet_skew
 from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION
+from kubewright.lifecycle.upgrade.planning import versions
 from kubewright.workflow.phases import Step
 
 if TYPE_CHECKING:
@@ -126,28 +128,28 @@ def _proved(ctx: UpgradeContext, wanted: Version) -> Iterator[Step]:
 
 def _fault(ctx: UpgradeContext, version: Version) -> str | None:
     try:
-        status = ctx.client.get(NODE, ctx.node_name).get("status") or {}
+        node = ctx.client.get(NODE, ctx.node_name)
     except APIError as error:
         return str(error)
-    reported = (status.get("nodeInfo") or {}).get("kubeletVersion", "")
+    reported = versions.kubelet_version(node)
     if reported != str(version):
         return f"the Node reports {reported or 'no version'}, not {version}"
-    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in status.get("conditions") or ())
+    conditions = untyped.mappings(untyped.mapping(node.get("status")).get("conditions"))
+    ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
     return None if ready else "the Node is not Ready"
 
 
 def _drain(ctx: UpgradeContext) -> Iterator[Step]:
     """Drain the Node, and annotate it unless somebody else has cordoned it already."""
     node = ctx.api.get(NODE, ctx.node_name)
-    if not (node.get("spec") or {}).get("unschedulable"):
+    if not untyped.mapping(node.get("spec")).get("unschedulable"):
         yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node_name, annotations={DRAINED: "true"}))
     yield from draining.drain(ctx.api, ctx.node_name, waiter=ctx.waiter, within=DRAIN_WITHIN)
 
 
 def _undrain(ctx: UpgradeContext) -> Iterator[Step]:
     """Uncordon the Node if this run or an earlier one has cordoned it."""
-    notes = ctx.api.get(NODE, ctx.node_name)["metadata"].get("annotations") or {}
-    if DRAINED not in notes:
+    if DRAINED not in untyped.mapping(ctx.api.get(NODE, ctx.node_name)["metadata"].get("annotations")):
         return
     body = {"metadata": {"annotations": {DRAINED: None}}, "spec": {"unschedulable": None}}
     ctx.api.patch(NODE, ctx.node_name, body, type="merge")

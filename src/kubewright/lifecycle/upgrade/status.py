@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
+from kubewright.base import untyped
 from kubewright.base.errors import KubewrightError, Unreachable
 from kubewright.base.events import Warned
 from kubewright.base.records import dataclass, field, replace
@@ -19,7 +20,7 @@ from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION, UpgradeContext, UpgradeTask
 from kubewright.lifecycle.upgrade.control_plane import phase, proofs
 from kubewright.lifecycle.upgrade.operation import context, machine_of
-from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE, NAMESPACE
+from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE, NAMESPACE, kubelet_version, node_of
 from kubewright.lifecycle.upgrade.request import UpgradeOptions
 from kubewright.manifests.static_pods import ENDPOINT
 from kubewright.workflow.phases import Phase, Phases, Step
@@ -139,14 +140,13 @@ def _others(ctx: StatusContext) -> Iterator[ComponentVersion]:
     """
     for name in (ETCD, *CONTROL_PLANE):
         for pod in ctx.client.list(POD, NAMESPACE, label_selector=f"component={name},tier=control-plane"):
-            node = str(pod["spec"].get("nodeName", ""))
+            node = node_of(pod)
             if node != ctx.node_name or not ctx.control_plane:
                 yield _of_pod(ctx, name, node, pod)
 
 
 def _of_pod(ctx: StatusContext, name: str, node: str, pod: Mapping[str, Any]) -> ComponentVersion:
-    notes = pod["metadata"].get("annotations") or {}
-    endpoint = notes.get(ENDPOINT, "")
+    endpoint = untyped.text(untyped.mapping(pod["metadata"].get("annotations")).get(ENDPOINT))
     if name == API_SERVER and endpoint and ctx.control_plane:
         client = ctx.bound.connections.kube(replace(ctx.administrator, server=f"https://{endpoint}"))
         return _asked(node, name, lambda: str(json.loads(client.raw("GET", "/version").body)["gitVersion"]))
@@ -158,8 +158,7 @@ def _of_pod(ctx: StatusContext, name: str, node: str, pod: Mapping[str, Any]) ->
 
 def _kubelets(ctx: StatusContext) -> Iterator[ComponentVersion]:
     for node in ctx.client.list(NODE):
-        version = node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", "")
-        yield ComponentVersion(node=node["metadata"]["name"], component=KUBELET, version=version, source=NODE_STATUS)
+        yield ComponentVersion(node=node["metadata"]["name"], component=KUBELET, version=kubelet_version(node), source=NODE_STATUS)
 
 
 def prepare(_: UpgradeOptions, machine: TargetMachine) -> Prepared[UpgradeTask]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kubewright.base import untyped
 from kubewright.base.errors import APIError, UsageError
 from kubewright.base.records import dataclass, field
 from kubewright.base.versions import OLDEST_CONTROL_PLANE, OWN, Version
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import DEPLOYMENT, NODE, POD
+from kubewright.lifecycle.steps import component_versions
 
 NAMESPACE: Final = "kube-system"
 API_SERVER: Final = "kube-apiserver"
@@ -58,18 +60,28 @@ def observe(api: KubeAPI) -> ClusterVersions:
     """Read the versions of static pods, kubelets and CoreDNS. Raises APIError."""
     kubelets: dict[str, list[str]] = {}
     for node in api.list(NODE):
-        version = node.get("status", {}).get("nodeInfo", {}).get("kubeletVersion", "")
+        version = kubelet_version(node)
         kubelets.setdefault(version, []).append(node["metadata"]["name"])
     return ClusterVersions(
         components={name: static_pods(api, name) for name in (*CONTROL_PLANE, ETCD)}, kubelets=kubelets, dns=dns_version(api)
     )
 
 
+def kubelet_version(node: Mapping[str, Any]) -> str:
+    """Return the version of the kubelet in the status of a Node, '' if it has none."""
+    return untyped.text(untyped.mapping(untyped.mapping(node.get("status")).get("nodeInfo")).get("kubeletVersion"))
+
+
+def node_of(pod: Mapping[str, Any]) -> str:
+    """Return the name of the Node of a pod, '' if it has none."""
+    return untyped.text(untyped.mapping(pod.get("spec")).get("nodeName"))
+
+
 def static_pods(api: KubeAPI, name: str) -> ByVersion:
     """Return the nodes that have each version of a control plane's component. Raises APIError."""
     found: dict[str, list[str]] = {}
     for pod in api.list(POD, NAMESPACE, label_selector=f"component={name},tier=control-plane"):
-        found.setdefault(version_of(pod), []).append(pod["spec"].get("nodeName", ""))
+        found.setdefault(version_of(pod), []).append(node_of(pod))
     return found
 
 
@@ -79,17 +91,18 @@ def dns_version(api: KubeAPI) -> str:
     if len(found) > 1:
         names = ", ".join(one["metadata"]["name"] for one in found)
         raise APIError(f"there are several Deployments of DNS in {NAMESPACE}", detail=names, remedy="keep the one that is in use")
-    return image_tag(found[0]["spec"]["template"]["spec"]) if found else ""
+    template = untyped.mapping(untyped.mapping(found[0].get("spec")).get("template")) if found else {}
+    return _tag(template)
 
 
 def version_of(pod: Mapping[str, Any]) -> str:
     """Return the version in the tag of a pod's first container: tags must not contain `+`, so build metadata follows an underscore."""
-    return image_tag(pod["spec"]).replace("_", "+", 1)
+    return _tag(pod).replace("_", "+", 1)
 
 
-def image_tag(spec: Mapping[str, Any]) -> str:
-    """Return the tag of the first container's image, without a digest."""
-    image = str(spec["containers"][0].get("image", "")).partition("@")[0]
+def _tag(pod: Mapping[str, Any]) -> str:
+    """Return the tag of the first container's image, without a digest; '' without an image."""
+    image = untyped.text(component_versions.first_container(pod).get("image")).partition("@")[0]
     return image.rpartition("/")[2].partition(":")[2]
 
 
