@@ -40,7 +40,7 @@ def machine(monkeypatch, tmp_path):
     there: set[str] = set()
 
     def below(_, **__: object):
-        host = RealHost(layout=Layout.below(PurePosixPath(tmp_path / "machine")), environment={})
+        host = RealHost(layout=Layout.below(PurePosixPath(tmp_path / "machine")), environment={"PATH": str(tmp_path / "bin")})
         host.__dict__["facts"] = Facts(detected=DETECTED, machine=MachineInfo())
         return host
 
@@ -109,6 +109,19 @@ def test_a_dry_run_of_an_upgrade_without_a_cluster_uses_placeholder_data(words, 
     assert f"{missing} does not exist; stand-ins at https://192.168.0.101:6443 replace the cluster" in err
     assert {path.name for path in (tmp_path / "dry").iterdir()} == files
     assert not (tmp_path / "machine").exists()
+
+
+def test_a_dry_run_of_an_upgrade_without_a_cluster_shows_a_new_kubelet_on_a_worker(machine, monkeypatch, tmp_path, capsys):
+    programs = {place: tmp_path / place / "kubelet" for place in ("bin", "new")}
+    for program, version in zip(programs.values(), ("v1.36.2", "v1.36.3"), strict=True):
+        program.parent.mkdir()
+        program.write_text(f"#!/bin/sh\necho Kubernetes {version}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("KUBEADM_UPGRADE_DRYRUN_DIR", str(tmp_path / "dry"))
+    for more in ([], ["--drain"]):
+        code, (out, err) = main(["upgrade", "node", "--dry-run", f"--kubelet={programs['new']}", *more]), capsys.readouterr()
+        assert (code, "The kubelet runs v1.36.3" in out) == (0, True), err
+    assert "v1.36.2" in programs["bin"].read_text()
 
 
 def test_a_dry_run_takes_the_address_and_the_runtime_of_an_upgrade_from_the_machine(machine, monkeypatch, tmp_path, capsys):

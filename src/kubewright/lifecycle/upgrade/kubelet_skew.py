@@ -84,8 +84,10 @@ def _other_servers(ctx: UpgradeContext) -> dict[str, list[str]]:
     """Return where the other API servers of each version are.
 
     A kubelet may list neither Nodes nor the pods of others (kube-apiserver v1.36: auth/authorizer/node), so a worker
-    asks only the API server that answers it.
+    asks only the API server that answers it. Without a cluster, it is not known which versions there are.
     """
+    if ctx.without_cluster:
+        return {}
     if not ctx.control_plane:
         return {str(server_version(ctx.client)): ["the cluster"]}
     found = versions.static_pods(ctx.api, API_SERVER)
