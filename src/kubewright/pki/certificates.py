@@ -278,6 +278,11 @@ def expiry(certificate: Certificate, now: datetime) -> str:
     return f"expires in {span(certificate.not_after - now)}"
 
 
+def invalid(certificate: Certificate, now: datetime) -> str:
+    """Return the reason why it is not valid at a time, as `expiry` describes it; '' if it is valid."""
+    return "" if certificate.not_before <= now <= certificate.not_after else expiry(certificate, now)
+
+
 def span(length: timedelta) -> str:
     """Format a duration in its largest whole unit: days, hours, minutes or seconds."""
     seconds = int(length.total_seconds())

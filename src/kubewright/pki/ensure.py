@@ -60,7 +60,7 @@ def ensure_certificate(store: CertificateStore, spec: CertificateSpec, sources: 
     A leaf matches if it chains to its CA, its key exists and belongs to it, and it has the subject, the usages and at
     least the names of the spec. A CA certificate matches if it is one; without a key it is external and signs nothing.
     The reason of the change says what was found and when it expires: an expired certificate is kept, because renewal is
-    a separate command. Raises CertificateMismatch, naming the file and the first difference, and CertificateError for
+    a separate command (`warning` is about it). Raises CertificateMismatch, naming the file and the first difference, and CertificateError for
     files that cannot be read or created.
     """
     if spec.is_authority:
@@ -74,6 +74,21 @@ def ensure_certificate(store: CertificateStore, spec: CertificateSpec, sources: 
     )
     require_fit(spec, found)
     return _kept(spec.name, f"existing, {certificates.expiry(found.leaf, sources.clock.now())}")
+
+
+def warning(store: CertificateStore, spec: CertificateSpec, change: Change, now: datetime) -> str:
+    """Return the warning about a certificate after `ensure` if it, or the CA that has just signed it, is not valid now; otherwise ''.
+
+    Of a CA, the certificate that signs counts (kubeadm v1.36, app/phases/certs/certs.go, CheckCertificatePeriodValidity).
+    """
+    if spec.is_authority or change:
+        signer = require_authority(store, spec.base if spec.is_authority else spec.signer, wanted=spec.name)
+        file, found, advice = f"{signer.base}.crt", signer.certificate, "certificates that it has signed are refused"
+    else:
+        file, advice = spec.certificate_file, f"`kubewright certs renew {spec.name}` replaces it"
+        found = certificates.first(store.read(file) or b"", source=file)
+    problem = certificates.invalid(found, now)
+    return f"{file} is not valid now ({problem}): {advice}" if problem else ""
 
 
 def _ensure_authority(store: CertificateStore, spec: CertificateSpec, sources: IssuingSources) -> Change:

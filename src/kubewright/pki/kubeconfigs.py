@@ -5,6 +5,7 @@ Source: kubeadm v1.36: phases/kubeconfig.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kubewright.apis.kubeconfig import EmbeddedCertificate, kubeconfig_document, require_usable
@@ -13,7 +14,7 @@ from kubewright.base.change import Action, Change
 from kubewright.base.errors import CertificateError, CertificateMismatch, DocumentError, ValidationError
 from kubewright.base.messages import shown_url
 from kubewright.pki import issuing
-from kubewright.pki.certificates import Pair, expiry, pair_of, parse
+from kubewright.pki.certificates import Pair, expiry, invalid, pair_of, parse
 from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.specs import KubeconfigSpec
 from kubewright.pki.store import KUBECONFIG_MODE, CertificateStore, LoadedAuthority, require_authority
@@ -28,8 +29,8 @@ def ensure_kubeconfig(files: CertificateStore, certificates: CertificateStore, s
     Create one, with a new key and client certificate, if there is none or an empty file.
 
     `files` is the Kubernetes directory, `certificates` that of the certificates. A file matches if it can be used, and
-    its first CA is one of ca.crt; an embedded client certificate must match its key. Another server than wanted is kept
-    and reported in the reason. Raises CertificateMismatch with the first difference, CertificateError for a file that
+    its first CA is one of ca.crt; an embedded client certificate must match its key. Another server than wanted, and an
+    expired certificate, are kept and reported in the reason (`warnings` are about them). Raises CertificateMismatch with the first difference, CertificateError for a file that
     cannot be read, or created without the CA's key.
     """
     authority = require_authority(certificates, spec.certificate.signer, wanted=spec.file)
@@ -76,18 +77,35 @@ def load(text: bytes, *, source: str) -> Kubeconfig:
         raise CertificateError(f"{source} cannot be read", detail=why, remedy=_again(source)) from error
 
 
+def warnings(spec: KubeconfigSpec, text: bytes, now: datetime) -> list[str]:
+    """Return the warnings about a file that `ensure_kubeconfig` has kept (kubeadm v1.36 has the first one: phases/kubeconfig/kubeconfig.go)."""
+    resolved = resolve(load(text, source=spec.file), spec.file)
+    pair = _pair(spec, resolved)
+    problem = invalid(pair.leaf, now) if pair else ""
+    found = [_other_server(spec, resolved), f"its client certificate is not valid now ({problem})" if problem else ""]
+    return [f"{spec.file}: {one}: {_again('it')}" for one in found if one]
+
+
 def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, sources: IssuingSources) -> str:
     """Require that a file may be kept, and return the text to report about it."""
     resolved = resolve(load(text, source=spec.file), spec.file)
-    said = ["existing"]
     _require_authority(spec.file, resolved, authority)
-    if resolved.cluster.server != spec.server:
-        said.append(f"its server is {shown_url(resolved.cluster.server)} and would be {shown_url(spec.server)}")
+    pair = _pair(spec, resolved)
+    said = ["existing", _other_server(spec, resolved), expiry(pair.leaf, sources.clock.now()) if pair else ""]
+    return ", ".join(one for one in said if one)
+
+
+def _other_server(spec: KubeconfigSpec, resolved: Resolved) -> str:
+    server = resolved.cluster.server
+    return "" if server == spec.server else f"its server is {shown_url(server)} and would be {shown_url(spec.server)}"
+
+
+def _pair(spec: KubeconfigSpec, resolved: Resolved) -> Pair | None:
+    """Return the embedded client certificate and key, None if there are none. Raises CertificateMismatch if they do not match."""
     user = resolved.user
-    if user.client_certificate_data and user.client_key_data:
-        pair = pair_of(user.client_certificate_data, user.client_key_data, source=spec.file)
-        said.append(expiry(pair.leaf, sources.clock.now()))
-    return ", ".join(said)
+    if not user.client_certificate_data or not user.client_key_data:
+        return None
+    return pair_of(user.client_certificate_data, user.client_key_data, source=spec.file)
 
 
 def resolve(kubeconfig: Kubeconfig, source: str) -> Resolved:

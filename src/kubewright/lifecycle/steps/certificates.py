@@ -9,7 +9,7 @@ from typing import Final
 from kubewright.apis.kubeadm.types import ClusterConfiguration
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Action, Change
-from kubewright.base.events import Line, Reporter
+from kubewright.base.events import Line, Reporter, Warned
 from kubewright.pki import ensure, kubeconfigs, specs, table
 from kubewright.pki.ensure import IssuingSources
 from kubewright.pki.keys import Algorithm
@@ -40,6 +40,8 @@ def certificate(
     if change and isinstance(spec, specs.CertificateSpec) and table.Usage.SERVER in spec.usages:
         dns, ips = " ".join(spec.names.dns), " ".join(spec.names.ips)
         reporter.emit(Line(topic=_TOPIC, text=f"{spec.base} is for the names [{dns}] and the addresses [{ips}]"))
+    if isinstance(spec, specs.CertificateSpec) and (warning := ensure.warning(store, spec, change, sources.clock.now())):
+        reporter.emit(Warned(text=warning))
     return change
 
 
@@ -50,6 +52,9 @@ def kubeconfig(
     change = kubeconfigs.ensure_kubeconfig(files, certificates, spec, sources)
     done = "Wrote" if change.action is not Action.NONE else "Using existing"
     reporter.emit(Line(topic="kubeconfig", text=f'{done} "{spec.file}"'))
+    if not change:
+        for warning in kubeconfigs.warnings(spec, files.read(spec.file) or b"", sources.clock.now()):
+            reporter.emit(Warned(text=warning))
     return change
 
 
