@@ -8,7 +8,7 @@ import shutil
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from kubewright.base.errors import BinariesError
@@ -16,6 +16,9 @@ from kubewright.base.records import dataclass
 from kubewright.base.versions import release_for
 from kubewright.binaries import files
 from kubewright.binaries.table import Wanted
+
+if TYPE_CHECKING:
+    from tarfile import TarFile, TarInfo
 
 LARGEST: Final = 1 << 30
 """In bytes: no program and no archive of the table is half as large."""
@@ -88,6 +91,13 @@ def _names(fields: list[str], file_name: str) -> bool:
     return len(fields) == 2 and posixpath.basename(fields[1].removeprefix("*")) == file_name
 
 
+def _copy(tar: TarFile, member: TarInfo, path: Path) -> None:
+    content = tar.extractfile(member)
+    assert content is not None  # it is, for regular files
+    with path.open("wb") as target:
+        shutil.copyfileobj(content, target, files.CHUNK)
+
+
 def extract(archive: Path, artifact: Artifact, *, into: Path) -> dict[str, Path]:
     """Extract the wanted programs from a .tar.gz whose digest was verified, and return their paths by name.
 
@@ -102,12 +112,9 @@ def extract(archive: Path, artifact: Artifact, *, into: Path) -> dict[str, Path]
         with tarfile.open(archive, "r:gz") as tar:
             for member in tar:
                 name = members.get(posixpath.normpath(member.name))
-                content = tar.extractfile(member) if name is not None and member.isfile() and member.size <= LARGEST else None
-                if name is None or content is None:
-                    continue
-                found[name] = into / name
-                with found[name].open("wb") as target:
-                    shutil.copyfileobj(content, target, files.CHUNK)
+                if name is not None and member.isfile() and member.size <= LARGEST:
+                    found[name] = into / name
+                    _copy(tar, member, found[name])
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BinariesError(f"{artifact.label} is not a readable archive: {error}") from error
     except OSError as error:

@@ -184,17 +184,29 @@ class Downloads:
         with os.fdopen(descriptor, "wb") as file:
             file.truncate(offset)
             file.seek(offset)
-            done, since, then = offset, offset, self._clock.monotonic()
+            speed = _Speed(offset, now=self._clock.monotonic())
             for chunk in answer.chunks():
                 file.write(chunk)
-                done += len(chunk)
-                meter.at(done)
-                now = self._clock.monotonic()
-                if now - then >= WINDOW:
-                    if done - since < SLOWEST * WINDOW:
-                        raise _UnfinishedError(BinariesError(f"{url} sends less than {SLOWEST} bytes a second"))
-                    since, then = done, now
+                meter.at(file.tell())
+                if speed.is_too_low(file.tell(), now=self._clock.monotonic()):
+                    raise _UnfinishedError(BinariesError(f"{url} sends less than {SLOWEST} bytes a second"))
         meter.finish()
+
+
+class _Speed:
+    """The speed of a download, measured once in each `WINDOW`."""
+
+    def __init__(self, position: int, *, now: float) -> None:
+        self._position = position
+        self._measured_at = now
+
+    def is_too_low(self, position: int, *, now: float) -> bool:
+        """Whether a window has just ended in which fewer than `SLOWEST` bytes a second arrived."""
+        if now - self._measured_at < WINDOW:
+            return False
+        received = position - self._position
+        self._position, self._measured_at = position, now
+        return received < SLOWEST * WINDOW
 
 
 def forget_old(root: Path, *, now: datetime) -> None:

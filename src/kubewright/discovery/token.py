@@ -216,11 +216,10 @@ async def discover_async(question: Question, *, connect: Callable[[Access], Asyn
     loop = asyncio.get_running_loop()
     search, pause = Search(question, start=loop.time(), clock=clock), _EVERY
     while True:
-        more = True
         try:
             async with asyncio.timeout(max(search.end - loop.time(), LOOK_AT_LEAST)):
-                while more:
-                    more = search.read(await _look_async(connect, search.access), now=loop.time())
+                while search.read(await _look_async(connect, search.access), now=loop.time()):
+                    pass  # the next reading is verified
         except TimeoutError:
             search.failed(failures.no_answer(question.server, "GET", _PATH, Reason.TIMED_OUT))
         except APIError as error:

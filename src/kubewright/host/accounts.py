@@ -219,11 +219,15 @@ def lock_accounts(*paths: PurePosixPath) -> Iterator[None]:
             with explaining("lock", path):
                 opened = os.open(path, _OPEN)
                 stack.callback(os.close, opened)
-                try:
-                    fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except (BlockingIOError, PermissionError) as error:
-                    raise TryAgain(f"{path} is locked: another program is changing users", remedy="run the same command again") from error
+                _lock(opened, path)
         yield
+
+
+def _lock(opened: int, path: PurePosixPath) -> None:
+    try:
+        fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
+        raise TryAgain(f"{path} is locked: another program is changing users", remedy="run the same command again") from error
 
 
 def replacement(path: PurePosixPath, text: str, found: FileState | None) -> File:

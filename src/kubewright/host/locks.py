@@ -63,26 +63,32 @@ class Lock:
         if self.held:
             return f"held by this process (pid {os.getpid()})"
         with explaining("lock", self._path):
-            while True:
-                try:
-                    opened = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-                except PermissionError:
-                    if _excludes_by_being_there(os.lstat(self._path)):
-                        return _NO_HOLDER
-                    raise
-                try:
-                    if _excludes_by_being_there(os.fstat(opened)):
-                        return _NO_HOLDER
-                    fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    if self._still_there(opened):
-                        self._sign(opened)
-                        self._opened = opened
-                        return None
-                except BlockingIOError:
-                    return _holder(opened)
-                finally:
-                    if self._opened != opened:  # also if removed between open and flock: such a lock excludes nothing
-                        os.close(opened)
+            try:
+                while self._opened is None:  # again if the file was removed between open and flock: such a lock excludes nothing
+                    if (holder := self._attempt()) is not None:
+                        return holder
+            except PermissionError:
+                if _excludes_by_being_there(os.lstat(self._path)):
+                    return _NO_HOLDER
+                raise
+        return None
+
+    def _attempt(self) -> str | None:
+        """Lock the file, unless it is removed meanwhile. Returns who holds the lock if another process does."""
+        opened = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            if _excludes_by_being_there(os.fstat(opened)):
+                return _NO_HOLDER
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self._still_there(opened):
+                self._sign(opened)
+                self._opened = opened
+        except BlockingIOError:
+            return _holder(opened)
+        finally:
+            if self._opened != opened:
+                os.close(opened)
+        return None
 
     def release(self, *, remove: bool = False) -> None:
         """Release the lock; does nothing if it is not held. With `remove`, the file is removed too."""

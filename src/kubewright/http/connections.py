@@ -252,18 +252,19 @@ class Streamed:
                 raise self._failure(error) from error
 
     async def read(self, *, within: float | None = REQUEST_TIMEOUT) -> bytes:
-        parts: list[bytes] = []
-        left = self._most
         try:
             async with asyncio.timeout(within):
-                async for chunk in self.chunks():
-                    left -= len(chunk)
-                    if left < 0:
-                        raise self._failure(TooLarge(f"more than {self._most} bytes"))
-                    parts.append(chunk)
+                return await self._whole()
         except TimeoutError as error:
             raise self._failure(error) from error
-        return b"".join(parts)
+
+    async def _whole(self) -> bytes:
+        body = bytearray()
+        async for chunk in self.chunks():
+            body += chunk
+            if len(body) > self._most:
+                raise self._failure(TooLarge(f"more than {self._most} bytes"))
+        return bytes(body)
 
     def close(self) -> None:
         self._connection.abort()

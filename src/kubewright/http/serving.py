@@ -246,16 +246,20 @@ async def _sent(
     try:
         async with asyncio.timeout(within):
             await response.prepare(request)
-            async for chunk in chunks:
-                async with asyncio.timeout(each):
-                    await response.write(chunk)
-            async with asyncio.timeout(each):
-                await response.write_eof()
+            await _write(response, chunks, each=each)
     except (ConnectionError, TimeoutError):
         # the client has seen enough, or does not read: drop the rest
         if transport is not None:
             transport.abort()
     return response
+
+
+async def _write(response: web.StreamResponse, chunks: AsyncIterator[bytes], *, each: float | None) -> None:
+    async for chunk in chunks:
+        async with asyncio.timeout(each):
+            await response.write(chunk)
+    async with asyncio.timeout(each):
+        await response.write_eof()
 
 
 def _uid(transport: asyncio.BaseTransport | None) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
-from kubewright.http.messages import REQUEST_TIMEOUT, AsyncTransport, Limits, Request, Response, Transport
+from kubewright.http.messages import REQUEST_TIMEOUT, AsyncStream, AsyncTransport, Limits, Request, Response, Transport
 from kubewright.http.proxies import Proxies, Proxy, origin
 from kubewright.kube import answers, core
 from kubewright.kube.answers import WatchEvent
@@ -123,14 +123,17 @@ class AsyncKubeClient(_Client[AsyncTransport], AsyncKubeAPI):
         seconds = call.query.get("timeoutSeconds")
         stall = int(seconds) + self._timeout if seconds else None
         async with transport.open(request, timeout=self._timeout, stall=stall) as stream:
-            if not 200 <= stream.status < 300:
-                body = await stream.read(within=self._timeout)
-                answers.check(call, Response(status=stream.status, headers=stream.headers, body=body), server=self._server)
+            await self._require_accepted(call, stream)
             async with aclosing(stream.chunks()) as chunks:
                 async for chunk in chunks:
                     for event in decoder.feed(chunk):
                         yield event
             decoder.end()
+
+    async def _require_accepted(self, call: Call, stream: AsyncStream) -> None:
+        if not 200 <= stream.status < 300:
+            body = await stream.read(within=self._timeout)
+            answers.check(call, Response(status=stream.status, headers=stream.headers, body=body), server=self._server)
 
     async def set_identity(self, identity: Identity) -> None:
         """Use another identity from now on: new calls use new connections.

@@ -57,6 +57,14 @@ def open_directory(path: PurePosixPath, *, make: int | None = None, above: int =
     With `make`, missing directories are created: the last one with that mode, others with that of `above`.
     Raises OSError as the system does, and HostError if a component of the path belongs to an untrusted user.
     """
+    opened = _open_path(path, make=make, above=above, durable=durable)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def _open_path(path: PurePosixPath, *, make: int | None, above: int, durable: bool) -> int:
     trusted = trusted_users()
     left = [(name, None if make is None else above) for name in path.parts[1:-1]] + [(name, make) for name in path.parts[1:][-1:]]
     here, at, links = os.open("/", _FOLLOW), PurePosixPath("/"), 0
@@ -64,24 +72,25 @@ def open_directory(path: PurePosixPath, *, make: int | None = None, above: int =
         while left:
             name, mode = left.pop(0)
             found = _step(here, name, at / name, trusted=trusted, make=mode, durable=durable)
-            if isinstance(found, str):
-                if (links := links + 1) > MOST_LINKS:
-                    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            if isinstance(found, str):  # the target of a link
+                links += 1
+                _require_few(links)
                 left[:0] = [(part, None) for part in steps(found)]
                 if not found.startswith("/"):
                     continue
                 found, at = os.open("/", _FOLLOW), PurePosixPath("/")
             else:
                 at = at.parent if name == ".." else at / name
-            above, here = here, found
-            os.close(above)  # invalidate it first: Ctrl-C during this call must not cause a second close
-        opened = os.open(".", _LAST, dir_fd=here)
+            previous, here = here, found
+            os.close(previous)  # invalidate it first: Ctrl-C during this call must not cause a second close
+        return os.open(".", _LAST, dir_fd=here)
     finally:
         os.close(here)
-    try:
-        yield opened
-    finally:
-        os.close(opened)
+
+
+def _require_few(links: int) -> None:
+    if links > MOST_LINKS:
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
 def follow(path: PurePosixPath, *, look: Look, makes: bool = False) -> PurePosixPath:
@@ -141,8 +150,8 @@ def _walk(path: PurePosixPath, *, look: Look) -> Iterator[_Looked]:
         here = at.parent if name == ".." else at / name
         state = look(here)
         if state is not None and state.kind is Kind.LINK and state.target:
-            if (links := links + 1) > MOST_LINKS:
-                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            links += 1
+            _require_few(links)
             left[:0] = [(part, True) for part in steps(state.target)]
             at = PurePosixPath("/") if state.target.startswith("/") else at
             yield _Looked(here, state, at, [name for name, _ in left], linked)

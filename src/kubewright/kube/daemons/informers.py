@@ -52,6 +52,32 @@ class Allowance:
             raise Flooded("the API server has more objects than are kept in memory", detail=f"more than {self._most} bytes")
 
 
+class _Pauses:
+    """Decides how long an informer waits after its watch has ended or failed."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._growing = BACKOFF.pauses(random)
+        self._too_old = False
+
+    def after(self, failure: Exception | None, *, answered: bool, seconds: float) -> float:
+        """Return the pause in seconds after an attempt that took some `seconds`; 0 to continue at once.
+
+        `answered`: the server has sent at least one event.
+        """
+        hasty = seconds < _HASTY
+        if isinstance(failure, Gone):
+            # a new list helps at once, but a server for which even a new list is too old must not be asked in a tight loop
+            waits, self._too_old = self._too_old, True
+        elif failure is None:
+            waits, self._too_old = hasty, False
+        else:
+            waits = True
+        if answered and not hasty and not self._too_old:
+            self._growing = BACKOFF.pauses(self._random)
+        return max(next(self._growing), asked_to_wait(failure, most=_LONGEST_WAIT)) if waits else 0.0
+
+
 class Informer:
     """The objects of one kind, kept up to date while `events` is being read. One reader at a time.
 
@@ -96,15 +122,15 @@ class Informer:
         After a gap an object is repeated only if it differs; one that has disappeared is DELETED with its last known
         content.
         """
-        pauses = BACKOFF.pauses(self._random)
-        too_old = False
+        loop = asyncio.get_running_loop()
+        pauses = _Pauses(self._random)
         while True:
             answered = False
             failure: Exception | None = None
-            started = asyncio.get_running_loop().time()
+            started = loop.time()
             try:
-                async with aclosing(self._turn()) as turn:
-                    async for event in turn:
+                async with aclosing(self._list_and_watch()) as events:
+                    async for event in events:
                         answered = True
                         if event.type is not EventType.BOOKMARK:
                             yield event
@@ -114,21 +140,11 @@ class Informer:
             except Exception as caught:
                 failure = caught
                 self._prepare_retry(caught)
-            hasty = asyncio.get_running_loop().time() - started < _HASTY
-            if isinstance(failure, Gone):
-                # a new list helps at once; but do not ask again and again a server for which even that list is too old
-                waits, too_old = too_old, True
-            elif failure is None:
-                waits, too_old = hasty, False
-            else:
-                waits = True
-            if answered and not hasty and not too_old:
-                pauses = BACKOFF.pauses(self._random)
-            if waits:
-                await asyncio.sleep(max(next(pauses), asked_to_wait(failure, most=_LONGEST_WAIT)))
+            if pause := pauses.after(failure, answered=answered, seconds=loop.time() - started):
+                await asyncio.sleep(pause)
 
     def _prepare_retry(self, failure: Exception) -> None:
-        """Report a failure, and choose whether the next turn begins with a list."""
+        """Report a failure, and decide whether the next attempt begins with a list."""
         if isinstance(failure, Gone):
             self._version, self._from_cache = "", False
         elif isinstance(failure, APIError):
@@ -138,8 +154,8 @@ class Informer:
             self._version = ""
             unexpected.report(f"a watch of {self._resource.plural}", failure)
 
-    async def _turn(self) -> AsyncGenerator[WatchEvent, None]:
-        """List if that is needed, then watch until the watch ends."""
+    async def _list_and_watch(self) -> AsyncGenerator[WatchEvent, None]:
+        """List if necessary, then watch until the server ends the watch."""
         if not self._version:
             items, version = await self._api.list_versioned(
                 self._resource,
