@@ -272,14 +272,16 @@ def _told_apart(old: Value, new: Value, hidden_old: Value, hidden_new: Value) ->
     if isinstance(new, Mapping):
         return {name: _told_apart(old.get(name), new[name], hidden_old.get(name), part) for name, part in hidden_new.items()}
     if isinstance(new, list):
-        by_name = {entry["name"]: place for place, entry in enumerate(old)} if _names(old) and _names(new) else {}
-        places = (
-            [by_name.get(entry["name"], -1) for entry in new]
-            if by_name
-            else [place if place < len(old) else -1 for place in range(len(new))]
-        )
-        return [
-            part if at < 0 else _told_apart(old[at], new[place], hidden_old[at], part)
-            for place, (part, at) in enumerate(zip(hidden_new, places, strict=True))
-        ]
+        result = list(hidden_new)
+        for place, earlier in _counterparts(old, new):
+            result[place] = _told_apart(old[earlier], new[place], hidden_old[earlier], hidden_new[place])
+        return result
     return hidden_new + ANOTHER if hidden_new == hidden_old and isinstance(new, str) else hidden_new
+
+
+def _counterparts(old: Sequence[Value], new: Sequence[Value]) -> list[tuple[int, int]]:
+    """Return the indexes of new entries, each with that of the old one: of the same name, or without names at the same place."""
+    if _names(old) and _names(new):
+        by_name = {entry["name"]: place for place, entry in enumerate(old)}
+        return [(place, by_name[entry["name"]]) for place, entry in enumerate(new) if entry["name"] in by_name]
+    return [(place, place) for place in range(min(len(old), len(new)))]

@@ -179,13 +179,28 @@ def _deployment(image: str, replicas: int, controllers: str, authority: str, pur
         "securityContext": _CONFINED,
         "volumeMounts": mounts,
     }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": _metadata(),
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": _LABELS},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}},
+            "template": {"metadata": {"labels": _LABELS}, "spec": _on_control_planes(container, volumes)},
+        },
+    }
+
+
+def _on_control_planes(container: Mapping[str, Any], volumes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the spec of a pod that runs on control planes, on different ones if possible, and not as root."""
     spread = {
         "maxSkew": 1,
         "topologyKey": "kubernetes.io/hostname",
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": {"matchLabels": _LABELS},
     }
-    pod = {
+    return {
         "serviceAccountName": NAME,
         "priorityClassName": "system-cluster-critical",
         "nodeSelector": {"kubernetes.io/os": "linux", _CONTROL_PLANE: ""},
@@ -200,17 +215,6 @@ def _deployment(image: str, replicas: int, controllers: str, authority: str, pur
         },
         "containers": [container],
         "volumes": volumes,
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": _metadata(),
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": _LABELS},
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 1}},
-            "template": {"metadata": {"labels": _LABELS}, "spec": pod},
-        },
     }
 
 

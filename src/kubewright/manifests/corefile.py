@@ -128,17 +128,22 @@ def unknown(text: str, installed: str, target: str) -> Iterator[str]:
 
     Both are of `RELEASES`.
     """
-    path = range(RELEASES.index(installed) + 1, RELEASES.index(target) + 1)
+    releases = range(RELEASES.index(installed) + 1, RELEASES.index(target) + 1)
     for server in parse(text):
-        block = f"the server block {' '.join(server.zones)}"
         for plugin in server.plugins:
-            known = _options(plugin.name, path)
-            if known is None:
-                yield f"the plugin {plugin.name} in {block}"
-                continue
-            for option in plugin.options:
-                if not _knows(known, option.name, path) and not (plugin.name == "hosts" and _ADDRESSES.search(option.name)):
-                    yield f"the option {option.name} of the plugin {plugin.name} in {block}"
+            for name in _unknown_in(plugin, releases):
+                yield f"{name} in the server block {' '.join(server.zones)}"
+
+
+def _unknown_in(plugin: Setting, releases: Sequence[int]) -> Iterator[str]:
+    known = _options(plugin.name, releases)
+    if known is None:
+        yield f"the plugin {plugin.name}"
+        return
+    for option in plugin.options:
+        is_host = plugin.name == "hosts" and _ADDRESSES.search(option.name)
+        if not is_host and not _all_have(releases, option.name, known):
+            yield f"the option {option.name} of the plugin {plugin.name}"
 
 
 def no_way(installed: str, target: str) -> str:
@@ -166,13 +171,17 @@ def is_default(text: str) -> bool:
 
 
 def _matches(found: Mapping[str, Setting], options: Mapping[str, Sequence[str]]) -> bool:
-    rest = found.keys() - options.keys() - _IN_ALL_DEFAULTS.keys()
-    if not {*options, *_IN_ALL_DEFAULTS} <= found.keys() or rest not in (set(_IN_MOST_DEFAULTS), set() if "proxy" in options else None):
+    """Return whether plugins are those of the default that differs from the others by these plugins and options."""
+    required = options.keys() | _IN_ALL_DEFAULTS.keys()
+    if found.keys() != required | set(_IN_MOST_DEFAULTS) and not ("proxy" in options and found.keys() == required):
         return False
-    as_written = all(not found[name].options and tuple(found[name].arguments) == values for name, values in _IN_ALL_DEFAULTS.items())
-    lines = {name: sorted(" ".join((one.name, *one.arguments)) for one in found[name].options) for name in options}
-    forwards = all(found[name].arguments[:1] == ["."] for name in _FORWARDING & options.keys())
-    return as_written and forwards and all(lines[name] == sorted(wanted) for name, wanted in options.items())
+    for name, arguments in _IN_ALL_DEFAULTS.items():
+        if found[name].options or tuple(found[name].arguments) != arguments:
+            return False
+    for name, lines in options.items():
+        if sorted(" ".join((one.name, *one.arguments)) for one in found[name].options) != sorted(lines):
+            return False
+    return all(found[name].arguments[:1] == ["."] for name in _FORWARDING & options.keys())
 
 
 def migrated(text: str, installed: str, target: str) -> str:
@@ -190,11 +199,11 @@ def migrated(text: str, installed: str, target: str) -> str:
 def _migrated_plugin(plugin: Setting, here: Sequence[int], there: Sequence[int]) -> Setting:
     """Return a plugin in the form of a later release; unknown ones stay unchanged."""
     known = [row for row in _PLUGINS if row.partition(":")[0] == plugin.name]
-    name = "forward" if plugin.name == "proxy" and not _knows(known, plugin.name, there) else plugin.name
+    name = "forward" if plugin.name == "proxy" and not _all_have(there, plugin.name, known) else plugin.name
     before, after = _options(plugin.name, here), _options(name, there)
     if before is None or after is None:
         return plugin
-    gone = [one for one in plugin.options if _knows(before, one.name, here) and not _knows(after, one.name, there)]
+    gone = [one for one in plugin.options if _all_have(here, one.name, before) and not _all_have(there, one.name, after)]
     return replace(plugin, name=name, options=[one for one in plugin.options if one not in gone])
 
 
@@ -222,11 +231,11 @@ def obstacle(text: str, installed: str) -> str:
     """Return why a Corefile cannot be migrated from a release of `RELEASES` to a newer one; '' if it can."""
     if RELEASES.index(installed) >= RELEASES.index(_END_OF_PROXY):
         return ""
-    return next((reason for server in parse(text) for plugin in server.plugins if (reason := _stays(server, plugin))), "")
+    return next((reason for server in parse(text) for plugin in server.plugins if (reason := _inseparable(server, plugin))), "")
 
 
-def _stays(server: Server, plugin: Setting) -> str:
-    """Return why a forwarded zone cannot become a server block."""
+def _inseparable(server: Server, plugin: Setting) -> str:
+    """Return why the zone that a plugin forwards cannot get a server block of its own; '' if it can, or already has one."""
     if plugin.name not in _FORWARDING or plugin.arguments[:1] == ["."]:
         return ""
     if not plugin.arguments:
@@ -253,20 +262,20 @@ def _statements(text: str) -> Iterator[list[str]]:
         yield words
 
 
-def _options(plugin: str, path: Sequence[int]) -> Sequence[str] | None:
-    """Return the options of a plugin that all releases in between have, None if one of them lacks the plugin."""
+def _options(plugin: str, releases: Sequence[int]) -> Sequence[str] | None:
+    """Return the rows of a plugin's options, None if one of these releases lacks the plugin."""
     for row, options in _PLUGINS.items():
-        if _knows([row], plugin, path):
+        if _all_have(releases, plugin, [row]):
             return options.split()
     return None
 
 
-def _knows(rows: Sequence[str], name: str, path: Sequence[int]) -> bool:
-    """Return whether every release in between has a name, in one row or another."""
-    spans = [_span(row) for row in rows if row.partition(":")[0] == name]
-    return all(any(release in span for span in spans) for release in path)
+def _all_have(releases: Sequence[int], name: str, rows: Sequence[str]) -> bool:
+    """Return whether each of these releases has a plugin or an option: `rows` are `name:since:before`, perhaps several for one name."""
+    spans = [_releases_of(row) for row in rows if row.partition(":")[0] == name]
+    return all(any(release in span for span in spans) for release in releases)
 
 
-def _span(row: str) -> range:
+def _releases_of(row: str) -> range:
     _, since, before = (*row.split(":"), "", "")[:3]
     return range(RELEASES.index(since) if since else 0, RELEASES.index(before) if before else len(RELEASES))

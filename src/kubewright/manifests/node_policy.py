@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from kubewright.apis import formats, node_approval
 from kubewright.apis.kubeadm.types import Configuration, NodeRegistration
 from kubewright.apis.machine import Detected
-from kubewright.apis.node_approval import STRICT, FileRow
+from kubewright.apis.node_approval import STRICT, FileRow, NodeApprovalPolicy
 from kubewright.base import yaml
 from kubewright.base.errors import DocumentError, UsageError, ValidationError
 from kubewright.base.fields import FieldPath
@@ -59,10 +59,12 @@ def with_rows(text: str, rows: Sequence[FileRow], *, strict_clients: bool = Fals
         policy["clients"] = STRICT
     strict = policy.get("clients") == STRICT
     known = {row.get("node"): row for row in _file_rows(policy)}
-    missing = [row for row in rows if row.node not in known]
-    for row in rows if strict else ():
-        if row.node in known and not set(row.tokens) <= set(known[row.node].get("tokens") or ()):
-            known[row.node]["tokens"] = list(dict.fromkeys((*(known[row.node].get("tokens") or ()), *row.tokens)))
+    missing: list[FileRow] = []
+    for row in rows:
+        if row.node not in known:
+            missing.append(row)
+        elif strict:
+            _add_tokens(known[row.node], row.tokens)
     _insert(policy, [_document(row, strict=strict) for row in missing])
     own = {text for row in missing if row.node != ANY_NODE for text in (row.node, *row.addresses)}
     policy["reserved"] = [one for one in policy.get("reserved") or () if one not in own]
@@ -73,31 +75,48 @@ def with_rows(text: str, rows: Sequence[FileRow], *, strict_clients: bool = Fals
 def with_node(text: str, row: FileRow, *, tokens: Collection[str]) -> str:
     """Return a policy with the row of one node or pattern, for which an administrator has created a token.
 
-    Names and addresses replace those of a row for the same node; without any, they stay. A new row without addresses
-    has those of the row that matched before. Tokens are added; those that are not in `tokens`, the existing ones,
-    are removed.
+    The row's names and addresses replace those of an existing row for the same node, which keeps them if the new one has
+    none. A row for a new node that has no addresses gets those of the pattern that matched the node before. The row's
+    tokens are added. `tokens` are the ids of all existing tokens; others are removed from the row.
 
-    Raises DocumentError for a text that is not a policy, ValidationError for an invalid one, UsageError for a node without
-    addresses from anywhere, and for one that is to have a reserved name or address.
+    Raises DocumentError for a text that is not a policy, ValidationError for an invalid one, and UsageError if nothing
+    gives an address to the node, or if the policy reserves one of its names or addresses.
     """
     policy, valid = _content(text), node_approval.read(text.encode(), source=f"{pods.NAMESPACE}/{NAME}")
-    for name in (row.node, *row.names, *row.addresses):
-        if name in valid.reserved_names or node_approval.contains(valid.reserved_networks, name):
-            raise UsageError(f"the policy reserves {name}: no node may have it", remedy=f"remove it from `reserved` in {LOCATION}")
+    _require_unreserved(row, valid)
     found = next((one for one in _file_rows(policy) if one.get("node") == row.node), None)
     if found is None:
-        like = next((one for one in _file_rows(policy) if fnmatch.fnmatchcase(row.node, str(one.get("node")))), None)
-        if like is not None and not row.addresses:
-            row = replace(row, addresses=tuple(like.get("addresses") or ()), names=row.names or tuple(like.get("names") or ()))
-        elif not row.addresses and len(policy.get("sources") or ()) < 2:
-            raise UsageError(f"the policy gives no address to {quoted(row.node)}", remedy="set its addresses with --address")
-        _insert(policy, [_document(row, strict=True)])
+        _insert(policy, [_document(_with_addresses(row, policy), strict=True)])
     else:
         kept = [one for one in found.get("tokens") or () if one in tokens and one not in row.tokens]
         found |= _document(replace(row, tokens=(*kept, *row.tokens)), strict=True)
     changed = yaml.dump(_filled(policy))
     node_approval.read(changed.encode(), source="the policy with this node")
     return changed
+
+
+def _require_unreserved(row: FileRow, policy: NodeApprovalPolicy) -> None:
+    for name in (row.node, *row.names, *row.addresses):
+        if name in policy.reserved_names or node_approval.contains(policy.reserved_networks, name):
+            raise UsageError(f"the policy reserves {name}: no node may have it", remedy=f"remove it from `reserved` in {LOCATION}")
+
+
+def _with_addresses(row: FileRow, policy: Document) -> FileRow:
+    """Return a new row, with the addresses of the pattern that matched its node before if it has none of its own."""
+    if row.addresses:
+        return row
+    for known in _file_rows(policy):
+        if fnmatch.fnmatchcase(row.node, str(known.get("node"))):
+            return replace(row, addresses=tuple(known.get("addresses") or ()), names=row.names or tuple(known.get("names") or ()))
+    if len(policy.get("sources") or ()) < 2:
+        raise UsageError(f"the policy gives no address to {quoted(row.node)}", remedy="set its addresses with --address")
+    return row
+
+
+def _add_tokens(row: Document, tokens: Sequence[str]) -> None:
+    known = row.get("tokens") or ()
+    if not set(tokens) <= set(known):
+        row["tokens"] = list(dict.fromkeys((*known, *tokens)))
 
 
 def require_valid(row: FileRow) -> None:

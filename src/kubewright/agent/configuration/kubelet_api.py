@@ -6,7 +6,7 @@ Source: kubelet v1.36. Pure. The defaults are those of a configuration file even
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -60,8 +60,7 @@ def kubelet_api_options(kubelet: Mapping[str, Any]) -> KubeletAPIOptions | None:
     """
     if kubelet["enableServer"] is False:
         return None
-    errors = list(_errors(kubelet))
-    if errors:
+    if errors := _errors(kubelet):
         raise ValidationError("the kubelet API cannot be served with these settings", errors, remedy="correct the fields named above")
     authentication, authorization = kubelet["authentication"] or {}, kubelet["authorization"] or {}
     tokens, webhook = authentication.get("webhook") or {}, authorization.get("webhook") or {}
@@ -97,37 +96,30 @@ def openssl_cipher(suite: str) -> str | None:
     return _EXCHANGES[exchange] + _CIPHERS[cipher]
 
 
-def _errors(kubelet: Mapping[str, Any]) -> Sequence[FieldError]:
-    def invalid(path: str, value: object, reason: str) -> FieldError:
-        return FieldError(path=FieldPath(path), type=FieldErrorType.INVALID, value=value, reason=reason)
+def _errors(kubelet: Mapping[str, Any]) -> list[FieldError]:
+    problems = _problems(kubelet)
+    return [FieldError(path=FieldPath(path), type=FieldErrorType.INVALID, value=value, reason=reason) for path, value, reason in problems]
 
-    ca = ((kubelet["authentication"] or {}).get("x509") or {}).get("clientCAFile") or ""
+
+def _problems(kubelet: Mapping[str, Any]) -> Iterator[tuple[str, object, str]]:
+    """Yield the path of each invalid field, its value, and what is wrong with it."""
+    address, certificate, key = kubelet["address"], kubelet["tlsCertFile"], kubelet["tlsPrivateKeyFile"]
+    if address and formats.address(address) is None:
+        yield "address", address, "must be an IP address"
     mode = (kubelet["authorization"] or {}).get("mode") or ""
-    rows = (
-        (bool(kubelet["address"]) and formats.address(kubelet["address"]) is None, "address", kubelet["address"], "must be an IP address"),
-        (mode not in _MODES, "authorization.mode", mode, "must be Webhook or AlwaysAllow"),
-        (
-            (kubelet["tlsMinVersion"] or "") not in _VERSIONS,
-            "tlsMinVersion",
-            kubelet["tlsMinVersion"],
-            f"must be one of {', '.join(filter(None, _VERSIONS))}",
-        ),
-        (
-            bool(kubelet["tlsCertFile"]) is not bool(kubelet["tlsPrivateKeyFile"]),
-            "tlsCertFile",
-            kubelet["tlsCertFile"],
-            "must be set together with tlsPrivateKeyFile",
-        ),
-        *(
-            (bool(path) and not path.startswith("/"), name, path, "must be an absolute path")
-            for name, path in (("tlsCertFile", kubelet["tlsCertFile"]), ("tlsPrivateKeyFile", kubelet["tlsPrivateKeyFile"]), (_CA, ca))
-        ),
-        *(
-            (openssl_cipher(suite) is None, "tlsCipherSuites", suite, "is not a cipher suite that is available here")
-            for suite in kubelet["tlsCipherSuites"] or ()
-        ),
-    )
-    return [invalid(path, value, reason) for broken, path, value, reason in rows if broken]
+    if mode not in _MODES:
+        yield "authorization.mode", mode, "must be Webhook or AlwaysAllow"
+    if (kubelet["tlsMinVersion"] or "") not in _VERSIONS:
+        yield "tlsMinVersion", kubelet["tlsMinVersion"], f"must be one of {', '.join(filter(None, _VERSIONS))}"
+    if bool(certificate) is not bool(key):
+        yield "tlsCertFile", certificate, "must be set together with tlsPrivateKeyFile"
+    ca = ((kubelet["authentication"] or {}).get("x509") or {}).get("clientCAFile")
+    for name, path in (("tlsCertFile", certificate), ("tlsPrivateKeyFile", key), (_CA, ca)):
+        if path and not path.startswith("/"):
+            yield name, path, "must be an absolute path"
+    for suite in kubelet["tlsCipherSuites"] or ():
+        if openssl_cipher(suite) is None:
+            yield "tlsCipherSuites", suite, "is not a cipher suite that is available here"
 
 
 def _seconds(span: Any, default: float) -> float:

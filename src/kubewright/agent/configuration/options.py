@@ -135,15 +135,7 @@ def options_of(configuration: AgentConfiguration, own: Own, *, host_name: str) -
     name = (own.hostname_override or host_name).strip().lower()
     labels, node_ips = _labels(own.node_labels), canonical(own.node_ips)
     check_labels(dict(labels))
-    errors = [
-        *(
-            FieldError(path=FieldPath("--hostname-override"), type=FieldErrorType.INVALID, value=name, reason=reason)
-            for reason in subdomain_problems(name)
-        ),
-        *node_ip_errors(node_ips),
-        *_lifetime_errors(own.certificate_lifetime),
-    ]
-    if errors:
+    if errors := [*_name_errors(name), *node_ip_errors(node_ips), *_lifetime_errors(own.certificate_lifetime)]:
         raise ValidationError("no node can have these settings", errors, remedy="correct the flags named above")
     root = PurePosixPath(own.root_dir) if own.root_dir else ROOT
     hold = kubelet["evictionPressureTransitionPeriod"].seconds
@@ -197,6 +189,11 @@ def reserved(kubelet: Mapping[str, Any]) -> dict[str, int]:
                 amount = Quantity.parse(text)
                 found[resource] = found.get(resource, 0) + (amount.millis if resource == "cpu" else amount.value)
     return found
+
+
+def _name_errors(name: str) -> list[FieldError]:
+    path = FieldPath("--hostname-override")
+    return [FieldError(path=path, type=FieldErrorType.INVALID, value=name, reason=reason) for reason in subdomain_problems(name)]
 
 
 def _lifetime_errors(seconds: float) -> list[FieldError]:

@@ -143,9 +143,13 @@ def unknown_field(kind: str, path: str, meant: str) -> str:
 
 def _elsewhere(kind: str, name: str) -> str:
     """Return where a name exists: in the same kind, or else in others."""
-    same = [found.path for found in every(kind) if found.path.rpartition(".")[2] == name]
-    if same:
-        return f"did you mean {' or '.join(same)}?" if len(same) <= _MOST else ""
-    others = [(found.path, other) for other in KINDS if other != kind for found in every(other) if found.path.rpartition(".")[2] == name]
-    others = [(path, other) for path, other in others if "." not in path] or others
-    return f"did you mean {' or '.join(f'{path} of {other}' for path, other in others)}?" if 0 < len(others) <= _MOST else ""
+    places = _paths(kind, name)
+    if not places:
+        elsewhere = [(path, other) for other in KINDS if other != kind for path in _paths(other, name)]
+        at_the_top = [(path, other) for path, other in elsewhere if "." not in path]
+        places = [f"{path} of {other}" for path, other in at_the_top or elsewhere]
+    return f"did you mean {' or '.join(places)}?" if 0 < len(places) <= _MOST else ""
+
+
+def _paths(kind: str, name: str) -> list[str]:
+    return [field.path for field in every(kind) if field.path.rpartition(".")[2] == name]

@@ -93,17 +93,18 @@ def observe(places: CertificateLocations, cluster: ClusterConfiguration, *, now:
 
     On a machine without any, all are missing, as in kubeadm. Raises CertificateError for a file that cannot be read.
     """
-    wanted = [row for row in rows.renewables(cluster) if not places.lacks(row)]
-    found_authorities = {row.name: load_authority(places.certificates, row.base) for row in rows.authorities(cluster)}
-    external = {name for name, one in found_authorities.items() if one is not None and one.key is None}
-    leaves = [_leaf(places, row, external=row.authority.name in external) for row in wanted]
+    found = {row.name: load_authority(places.certificates, row.base) for row in rows.authorities(cluster)}
+    external = {name for name, authority in found.items() if authority is not None and authority.key is None}
+    leaves = [_leaf(places, row, external=row.authority.name in external) for row in rows.renewables(cluster) if not places.lacks(row)]
     roots = [
-        Expiry(name=name, expires=None if one is None else one.bundle[0].not_after, external=name in external)
-        for name, one in found_authorities.items()
+        Expiry(name=name, expires=None if authority is None else authority.bundle[0].not_after, external=name in external)
+        for name, authority in found.items()
     ]
-    found = Expiration(certificates=leaves, authorities=roots, now=now)
-    has_key = any(one is not None and one.key is not None for one in found_authorities.values())
-    return found if has_key or any(row.expires is not None for row in leaves) else _of_worker(places, roots, now) or found
+    of_control_plane = Expiration(certificates=leaves, authorities=roots, now=now)
+    has_key = any(authority is not None and authority.key is not None for authority in found.values())
+    if has_key or any(row.expires is not None for row in leaves):
+        return of_control_plane
+    return _of_worker(places, roots, now) or of_control_plane
 
 
 def _leaf(places: CertificateLocations, row: rows.Renewable, *, external: bool) -> Expiry:

@@ -53,15 +53,15 @@ def start(
     reporter: Reporter,
     credentials: tuple[PurePosixPath, ...] = (),
 ) -> Iterable[Change]:
-    """Write the kubelet's files, then start it.
+    """Write the kubelet's files, install its unit if no package has, and start or restart it.
 
-    It is restarted if one of them changed, even in a run that was killed before the restart.
+    A running kubelet is restarted if it has not read the present files: one of them has changed, now or in a run that was
+    killed before the restart. It is also restarted if it has failed to start a static pod: it would pause for minutes
+    before it tries again, although the cause may be fixed.
 
-    It is also restarted if it has failed to start a static pod: it pauses for minutes before it tries again, although
-    the cause may be fixed. If no package installed a unit for it, that is installed. Starting is best effort,
-    as in kubeadm: without a service manager, that is only reported. `stand_ins` are files that it creates once it runs,
-    for a plan, in which none is started. `credentials` are files that the caller has written: a running kubelet has
-    older ones, and may have given up with them.
+    Starting is best effort, as in kubeadm: without a service manager, that is only reported. `credentials` are files that
+    the caller has written for the kubelet. `stand_ins` are files that a running kubelet would create, for plans, in which
+    none is started.
     """
     yield host.ensure(Directory(path=layout.kubelet, mode=PRIVATE))
     changed = False
@@ -75,12 +75,8 @@ def start(
     if found is None and not units:
         reporter.emit(Line(topic=_START, text="No service manager that knows the kubelet was found: start it manually"))
         return
-    again = changed or (
-        found is not None
-        and found.running
-        and (_missed(host, (*files, *credentials), found) or bool(observation.failed(host, since=found.since)))
-    )
-    wanted = Service(name=SERVICE, restart=again, enabled=True if units else None, units=units, stand_ins=stand_ins)
+    restart = changed or _is_stuck(host, found, (*files, *credentials))
+    wanted = Service(name=SERVICE, restart=restart, enabled=True if units else None, units=units, stand_ins=stand_ins)
     due = service_verbs(found, wanted, units=[decide_file(host.state(unit.path), host.read(unit.path), unit) for unit in units])
     reporter.emit(Line(topic=_START, text="Starting the kubelet" if due else "The kubelet is already running"))
     try:
@@ -89,17 +85,17 @@ def start(
         reporter.emit(Warned(text=f"{error}: run `systemctl restart {SERVICE}`"))
 
 
-def _missed(host: Host, paths: Iterable[PurePosixPath], found: ServiceState) -> bool:
-    """Return whether the kubelet has started before one of its files was last written."""
-    states = [host.state(path) for path in paths]
-    return bool(found.since) and any(state is not None and state.modified > found.since for state in states)
+def _is_stuck(host: Host, kubelet: ServiceState | None, files: Iterable[PurePosixPath]) -> bool:
+    """Return whether a running kubelet has started before one of its files was written, or failed to start a static pod."""
+    if kubelet is None or not kubelet.running:
+        return False
+    states = [host.state(path) for path in files]
+    has_old_files = bool(kubelet.since) and any(state is not None and state.modified > kubelet.since for state in states)
+    return has_old_files or bool(observation.failed(host, since=kubelet.since))
 
 
 def missing_units(host: Host, layout: Layout, found: ServiceState | None) -> tuple[File, ...]:
-    """Return the kubelet's unit and drop-in if no package has installed a unit and systemd is there to read it.
-
-    Else nothing.
-    """
+    """Return the kubelet's unit and drop-in if systemd is running and no package has installed a unit; otherwise nothing."""
     theirs = kubelet_service.is_of_others(host, found)
     program = None if theirs or not host.facts.systemd else host.programs.path(SERVICE)
     if program is None:
