@@ -3,7 +3,7 @@
 Source: kube-controller-manager v1.36: signer/ca_provider.go.
 
 A new pair that cannot be read, or whose key does not match, is ignored and the old one stays in use. Only a file with
-more than one certificate stops signing until it holds one.
+several certificates stops signing, until it contains a single one.
 """
 
 from __future__ import annotations

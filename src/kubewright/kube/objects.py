@@ -191,7 +191,10 @@ def ensure_object(api: KubeAPI, desired: DesiredObject) -> Change:
 def ensure_derived(
     api: KubeAPI, resource: Resource, name: str, namespace: str | None = None, *, wanted: Callable[[Object | None], DesiredObject]
 ) -> Change:
-    """Make an object be as a function of its present state says, as `ensure_object` does: others may change it at the same moment."""
+    """Update an object to what `wanted` computes from its current state, None if it does not exist.
+
+    Handles concurrent changes as `ensure_object` does, and computes the object again after each.
+    """
 
     def look() -> core.Object | None:
         try:

@@ -53,9 +53,9 @@ class Verdict(enum.Enum):
 class ServingCheck:
     """One check.
 
-    `failed` says what is wrong, '' if nothing is. `reason` is the reason of the condition, and a label of metrics.
-    `patience`: seconds after which a request that waits for this check is denied; 0 for as long as any request may wait.
-    `fetched`: the check needs evidence that has to be fetched, so that it can only be made once that has been tried.
+    `failed` returns what is wrong, '' if nothing is. `reason` is the reason of the condition, and a label of metrics. A
+    request that waits for this check is denied after `patience` seconds; with 0, it may wait as long as any request.
+    `fetched`: the check needs evidence from outside the cluster, and is made only after that has been requested.
     """
 
     id: str
@@ -149,9 +149,10 @@ def _node_missing(subject: Subject) -> str:
 
 
 def _reserved(subject: Subject) -> str:
-    """A control plane has the address of its API server, and a node of a local cluster a loopback address.
+    """Refuse reserved names, except addresses that the policy lists for the node one by one.
 
-    The policy has to list such an address by itself: a network that contains it is not enough.
+    A control plane needs such a row, because its address is also that of an API server, and so does a node of a local
+    cluster, whose address is a loopback address. A network that contains the address is not sufficient.
     """
     policy, evidence = subject.policy, subject.evidence
     names = NamePolicy(
@@ -168,9 +169,9 @@ def _is_own_loopback(address: str) -> bool:
 
 
 def _pod_address(subject: Subject) -> str:
-    """A Node may choose its pod range itself, so it must not take addresses that others certainly have.
+    """Refuse addresses in the pod range of a Node, unless the policy lists them one by one or an independent source has them.
 
-    The policy has to list such an address by itself, or another independent source has to give it to the node.
+    A network of the policy is not sufficient, because it may contain pods. Nodes may choose their pod ranges themselves.
     """
     evidence = subject.evidence
     for address in subject.details.names.addresses:
@@ -203,7 +204,7 @@ def _membership(*kinds: Membership) -> Callable[[Subject], str]:
 
 
 def _unavailable(subject: Subject) -> str:
-    """The Node's own report is not sufficient while a source that might contradict it does not answer."""
+    """Let the request wait while a source that might contradict the Node's own report does not answer."""
     silent, doubtful = subject.evidence.unavailable, subject.evidence.doubtful(subject.sans)
     return f"no answer from {', '.join(silent)}" if silent and doubtful and not _is_renewal(subject) else ""
 
@@ -214,7 +215,7 @@ def _not_owned(subject: Subject) -> str:
 
 
 def _unowned(subject: Subject) -> list[str]:
-    """Return the names that no source gives to the node. None are missing if all are in its present certificate."""
+    """Return the names that no source gives to the node; none if its present certificate has all of them."""
     return [] if _is_renewal(subject) else [san for san in subject.sans if san not in subject.evidence.owned]
 
 

@@ -74,7 +74,7 @@ class ClientApprover(PolicyController):
             write=write,
             clock=clock,
             telemetry=telemetry,
-            preferred=_is_node,
+            preferred=_renews,
         )
         self._known = ClientHistory(history)
         self._used = UsedTokens(api)
@@ -123,7 +123,7 @@ class ClientApprover(PolicyController):
         return clients.decide(csr, replace(self._known.evidence(csr, now=now), records=records), policy, now=now)
 
     def _approval_seen(self, event: WatchEvent) -> None:
-        """Note the token of an approved request: a person may have approved it."""
+        """Have the token of an approved request stored: a person may have approved it."""
         csr = requests.read(event.object)
         token = clients.token_of(csr)
         if event.type is not EventType.DELETED and token and csr.approved and (use := use_of(csr, now=self._clock.now())) is not None:
@@ -136,7 +136,7 @@ class ClientApprover(PolicyController):
             await self._store(token, use)
 
     async def _store(self, token: str, use: Use) -> None:
-        """Store the use of a token, with as many attempts as that takes while the policy is strict."""
+        """Store the use of a token, and retry until that works or the policy is no longer strict."""
         while self._policy.current.clients == STRICT:
             try:
                 if token not in await self._used.load():
@@ -183,8 +183,8 @@ def _binding(name: str) -> dict[str, Any]:
     return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": name}}
 
 
-def _is_node(requester: Hashable) -> bool:
-    """Whether a requester renews its certificate: a node that cannot is lost, and a machine that joins can wait."""
+def _renews(requester: Hashable) -> bool:
+    """Whether a requester renews its certificate: a node that cannot leaves the cluster, whereas a machine that joins can wait."""
     return bool(node_of(str(requester)))
 
 

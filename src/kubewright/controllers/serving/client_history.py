@@ -64,7 +64,7 @@ class ClientHistory:
             _latest(self._tokens, csr.username)[key] = node
 
     def question(self, csr: SigningRequest) -> Question:
-        """Return the question about a request for join records."""
+        """Return the question about a request that the join records are asked."""
         node = _node(csr)
         return gathering.question(csr, self._history, node=node, names=(node,), addresses=())
 
@@ -89,7 +89,7 @@ class ClientHistory:
 
 
 def use_of(csr: SigningRequest, *, now: datetime) -> Use | None:
-    """Return the use of a token that a request is; None for one that cannot be read."""
+    """Return for which key and node a request uses its token; None for a request that cannot be read."""
     key, node = key_of(csr), _node(csr)
     return Use.of(key, node, now=now) if key is not None and node else None
 

@@ -28,29 +28,29 @@ BY_PERSON: Final = "C5"
 AWAITING: Final = "AwaitingApproval"
 BOOTSTRAP_USER: Final = "system:bootstrap:"
 _NEW_ROW: Final = 5.0
-"""Seconds for a row to become known that was written just before its token was used: denials are permanent."""
+"""Seconds before a missing row leads to a denial, which is permanent: the row may have been written just before its token was used."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientEvidence:
-    """Evidence about one request.
-
-    - `exists`: there is a Node of this name. `name_key` is another key for which a certificate of this name was approved.
-    - `token_key` says for what the token was used with another key; '' for a token that was not.
-    - `key_holder` describes another user, or another use, of the key; '' if there is none. `used`: the key was approved
-      before.
-    - `newer` is a newer open request of the same node; '' for none. `recent` counts its requests of the last hour.
-    - `records` is what the join records say about the name; None if they were not asked.
-    """
+    """Evidence about one request: who has its name, its token and its key, and earlier requests."""
 
     exists: bool = False
+    """Whether there is a Node of this name."""
     name_key: bool = False
+    """Whether a certificate for this name, but with another key, was approved."""
     token_key: str = ""
+    """How the token was used with another key, as a sentence; '' if it was not."""
     key_holder: str = ""
+    """Another user or purpose for which the same key was used before; '' if there is none."""
     used: bool = False
+    """Whether an earlier request with the same key was approved."""
     newer: str = ""
+    """A newer open request of the same node; '' if there is none."""
     recent: int = 0
+    """How many requests the node has sent within the last hour."""
     records: Answer | None = None
+    """The answer of the join records about the name; None if they were not asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class ClientSubject:
 
     @property
     def shared(self) -> Subject:
-        """The request for the checks that requests for serving certificates have too."""
+        """The input of the checks that also apply to requests for serving certificates."""
         answers = (self.evidence.records,) if self.evidence.records is not None else ()
         found = Evidence(newer=self.evidence.newer, recent=self.evidence.recent, fetched=Fetched(answers=answers))
         return Subject(csr=self.csr, details=self.details, evidence=found, policy=self.policy)

@@ -19,14 +19,13 @@ JOIN_RECORDS: Final = "joinRecords"
 
 @dataclass(frozen=True, kw_only=True)
 class KnownNode:
-    """A Node as stored by the API server. `reported` are the names and addresses that its kubelet reports, normalized.
-
-    `certain` are those of them that nobody else can have: its name, and all of a control plane.
-    """
+    """A Node as stored by the API server."""
 
     name: str
     reported: frozenset[str] = frozenset()
+    """The names and addresses that its kubelet reports, normalized."""
     certain: frozenset[str] = frozenset()
+    """The reported names and addresses that no other node can have: its own name, and everything of a control plane."""
     deleting: bool = False
 
 
@@ -41,66 +40,63 @@ class Membership(enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The answer of one source about one request. `problem` says why there is none; '' if there is one.
-
-    - `gives` are names and addresses of the request that belong to the node, `foreign` those of other nodes.
-    - `membership` is the answer of join records; None from other sources.
-    """
+    """The answer of one source about one request."""
 
     source: str
     problem: str = ""
+    """Why the source has not answered; '' if it has."""
     gives: frozenset[str] = frozenset()
+    """The names and addresses of the request that belong to the node."""
     foreign: Mapping[str, str] = field(default_factory=dict)
+    """The names and addresses of the request that belong to another node, with the name of that node."""
     membership: Membership | None = None
+    """The answer of join records; None from other sources."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fetched:
-    """Evidence that was fetched for one request.
-
-    - `answers` are those of the sources, in the order of the policy.
-    - `resolved` maps DNS names of the request to their addresses; None for a name that could not be looked up.
-    - `present` maps addresses of the request to the common name of the kubelet that answers there with a valid
-      certificate; addresses without such a kubelet are absent.
-    - `present_names` are the names in the certificate that the node itself serves there.
-    """
+    """Evidence that was fetched for one request, from outside the cluster."""
 
     answers: tuple[Answer, ...] = ()
+    """The answers of the sources, in the order of the policy."""
     resolved: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    """The addresses of each DNS name of the request; None for a name that could not be looked up."""
     present: Mapping[str, str] = field(default_factory=dict)
+    """The addresses of the request at which a kubelet answers with a valid certificate, with the common name in it."""
     present_names: frozenset[str] = frozenset()
+    """The names in the certificate with which the node itself answers there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Evidence about one request.
-
-    - `node` is the requester's Node, None if there is none.
-    - `owned` maps names and addresses of the request to the source that gives them to the node.
-    - `listed` are those addresses of the request that the policy gives to the node one by one, not as part of a network.
-    - `foreign` maps names and addresses of the request to the other node that certainly has them, `reported` to one that
-      only reports them.
-    - `api_servers` are the addresses of API servers, `networks` those of Services, and `pods` the ranges of pods with
-      addresses of the request that Nodes have, which they may have chosen themselves.
-    - `key_holder` is another user, or another purpose, for which this key was used before; '' for none.
-    - `newer` is a newer open request of the same requester; '' for none. `recent` counts its requests of the last hour.
-    - `certified` are the names in the newest certificate that was issued to the node on our approval and is valid.
-    - `fetched` is what sources outside the cluster say. None: they have not been asked yet.
-    """
+    """Evidence about one request: who has the names and addresses in it, and earlier requests."""
 
     node: KnownNode | None = None
+    """The requester's Node; None if it does not exist."""
     owned: Mapping[str, str] = field(default_factory=dict)
+    """The names and addresses of the request that belong to the node, with the source that says so."""
     listed: frozenset[str] = frozenset()
+    """The addresses of the request that the policy lists for the node one by one, not as part of a network."""
     foreign: Mapping[str, str] = field(default_factory=dict)
+    """The names and addresses of the request that certainly belong to another node, with its name; '' for an API server."""
     reported: Mapping[str, str] = field(default_factory=dict)
+    """The names and addresses of the request that another node reports about itself, with its name."""
     api_servers: frozenset[str] = frozenset()
+    """The addresses of the API servers."""
     networks: tuple[Network, ...] = ()
+    """The networks of Services."""
     pods: tuple[Network, ...] = ()
+    """The pod ranges of Nodes that contain addresses of the request. A Node may have chosen its range itself."""
     key_holder: str = ""
+    """Another user or purpose for which the same key was used before; '' if there is none."""
     newer: str = ""
+    """A newer open request of the same requester; '' if there is none."""
     recent: int = 0
+    """How many requests the requester has sent within the last hour."""
     certified: frozenset[str] = frozenset()
+    """The names in the newest certificate that was issued to the node on our approval, if it is still valid."""
     fetched: Fetched | None = field(default_factory=Fetched)
+    """Evidence from outside the cluster; None before it has been requested."""
 
     @property
     def unavailable(self) -> tuple[str, ...]:
@@ -118,7 +114,7 @@ class Evidence:
         return {**{san: self.reported[san] for san in self.doubtful(self.reported)}, **self.foreign}
 
     def doubtful(self, sans: Iterable[str]) -> tuple[str, ...]:
-        """Return those of these names that only the Node itself claims."""
+        """Return the names that only the Node itself claims."""
         return tuple(san for san in sans if self.owned.get(san, NODES) == NODES)
 
     def completed(self, fetched: Fetched) -> Evidence:
@@ -146,7 +142,7 @@ class Subject:
 
     @property
     def fetched(self) -> Fetched:
-        """The fetched answers; none before they were fetched."""
+        """Evidence from outside the cluster; empty before it has been requested."""
         return self.evidence.fetched or Fetched()
 
     @property

@@ -82,7 +82,7 @@ class Gatherer:
         )
 
     def question(self, csr: SigningRequest) -> Question:
-        """Return the question about a request for sources. Raises CertificateError for one that cannot be read."""
+        """Return the question about a request that sources are asked. Raises CertificateError for one that cannot be read."""
         names = csr.details().names
         return question(csr, self.history, node=node_of(csr.username), names=names.dns, addresses=names.addresses)
 
@@ -130,7 +130,7 @@ class Gatherer:
 
 
 def question(csr: SigningRequest, history: RequestHistory, *, node: str, names: tuple[str, ...], addresses: tuple[str, ...]) -> Question:
-    """Return the question about a node and its requester for sources."""
+    """Return the question about these names and addresses of a node that sources are asked."""
     found = next((one for one in csr.extra.get(_CREDENTIAL) or () if one.startswith(_FINGERPRINT)), "")
     return Question(
         request=csr.name,

@@ -26,7 +26,7 @@ from kubewright.manifests import node_policy, pods
 _log = logging.getLogger(__name__)
 
 MOST: Final = 4000
-"""Tokens that are stored, the latest ones: at most some 600 KiB of the 1 MiB that an object may have."""
+"""How many tokens are stored, the latest ones: at most some 600 KiB of the 1 MiB that an object may have."""
 _ATTEMPTS: Final = 3
 _ENTRY: Final = Pattern(r"(\S+) ([0-9a-f]{64}) (\S*)")
 
@@ -55,7 +55,7 @@ Uses = Mapping[str, Use]
 
 
 def read(found: Object) -> dict[str, Use]:
-    """Return the uses in the ConfigMap; what is no use is left out."""
+    """Return the uses in the ConfigMap, without malformed entries."""
     entries = {str(name): _ENTRY.fullmatch(str(text)) for name, text in (found.get("data") or {}).items()}
     return {name: Use(at=match[1], key=bytes.fromhex(match[2]), node=match[3]) for name, match in entries.items() if match}
 

@@ -1,4 +1,4 @@
-"""Verifies what a static pod runs: its container and the component itself are checked, regardless of the pod's phase.
+"""Verifies that a static pod runs what its manifest says, from its container and the component itself, not from the pod's phase.
 
 A pod is Running as soon as its container has been started once, even if that has exited since. Here a component runs
 from a manifest if a container that was created after the manifest was written has stayed up, reports healthy, and
@@ -47,25 +47,26 @@ class Asked:
 
 @dataclass(frozen=True, kw_only=True)
 class StaticPodProof:
-    """A static pod of a machine whose running is verified.
-
-    `name` is that of its component and container, `pod` that of its pod; `now` returns seconds since 1970. `earlier`
-    are the pods that existed before the manifest was replaced: restoring it may continue one of them. `former` are the
-    sandboxes of that time. `proven` has the container that has passed, and `reported` the version that the component
-    has reported then. `replaced` are the pods that existed when the manifest was restored, and that may still be
-    failing.
-    """
+    """Verifies that a static pod of a machine runs from its present manifest."""
 
     name: str
+    """The name of the component, and of its container."""
     pod: str
+    """The name of the pod."""
     asked: Asked
     host: Host
     now: Callable[[], float]
+    """Returns the time in seconds since 1970."""
     earlier: set[str] = field(default_factory=set)
+    """The UIDs of the pods that existed before the manifest was replaced: when it is restored, one of them may continue."""
     former: set[str] = field(default_factory=set)
-    proven: list[Container] = field(default_factory=list)
-    reported: list[str] = field(default_factory=list)
+    """The IDs of the sandboxes that existed before the manifest was replaced or restored."""
     replaced: set[str] = field(default_factory=set)
+    """The UIDs of the pods of the manifest that was taken away again: they may still be failing."""
+    proven: list[Container] = field(default_factory=list)
+    """The container that has passed the verification; empty before."""
+    reported: list[str] = field(default_factory=list)
+    """The version that the component reported when it passed; empty before."""
 
     def note(self) -> None:
         """Record the existing pods before the manifest is replaced.
@@ -89,7 +90,7 @@ class StaticPodProof:
             self.replaced.update({one.pod_uid for one in self._containers()} - self.earlier)
 
     def is_replaced(self) -> bool:
-        """Whether the latest container is still one of a pod whose manifest was taken away again."""
+        """Whether the latest container still belongs to a manifest that was taken away again."""
         with suppress(HostError):
             latest = max(self._containers(), key=lambda one: one.created, default=None)
             return latest is not None and latest.pod_uid in self.replaced
@@ -106,12 +107,12 @@ class StaticPodProof:
                     self.host.runtime.stop_sandbox(sandbox)
 
     def fault(self, version: str, *, back: bool = False, steady: float = 0.0) -> str | None:
-        """Return why the component does not run from its manifest with this version, '' for any; None if it does.
+        """Return why the component does not run from its manifest in this version ('' for any); None if it does.
 
-        `back`: the manifest was restored, and its former pod may still be running. `steady`: seconds for which it must
-        have run. Then a leader must have been elected, too, unless that takes too long. A component that does not
-        report its version is asked again until it has run for a while: it refuses to at first. Raises ComponentFailed
-        if the container that was proven before has ended.
+        With `back`, the manifest was restored, and a pod from before its replacement is accepted too. With `steady`, the
+        component must have run for so many seconds, and a leader must have been elected, unless that takes too long. A
+        missing version is accepted only after a while, because components refuse to report it at first. Raises
+        ComponentFailed if the container that has passed before has ended.
         """
         try:
             running = self._running(back=back)
