@@ -71,20 +71,29 @@ def _withdraw(
     kubelet = inventory.kubelet
     if kubelet is not None and (kubelet.running or kubelet.again):
         yield host.ensure(Service(name=SERVICE, running=False))
-    if any(path.parent == host.layout.manifests for path in left):  # before them, so that an interrupted run finds them again
-        socket = machine_record.runtime_socket(found)
-        yield from _remove_pods(
-            host if socket in {"", host.layout.cri_socket} else at(replace(host.layout, cri_socket=socket)), clock, reporter
-        )
-    yield from (host.unmount(path) for path in reversed(inventory.mounts) if any(path.is_relative_to(one) for one in left))
-    yield from (host.remove(path, own=[path]) for path in left)
+    if any(path.parent == host.layout.manifests for path in left):  # before the manifests, so that an interrupted run finds them again
+        yield from _remove_pods(_with_runtime_of(found, host, at), clock, reporter)
+    for path in reversed(inventory.mounts):
+        if any(path.is_relative_to(one) for one in left):
+            yield host.unmount(path)
+    for path in left:
+        yield host.remove(path, own=[path])
     for step in (cleanup.remove_accounts, cleanup.remove_units, cleanup.restore_service, cleanup.remove_tunnel):
         yield from step(ctx)
-    empty = (path for path in map(PurePosixPath, found.directories) if host.state(path) is not None and not host.entries(path))
-    yield from (host.remove(path, own=[path]) for path in empty)
+    for path in map(PurePosixPath, found.directories):
+        if host.state(path) is not None and not host.entries(path):
+            yield host.remove(path, own=[path])
     layout = host.layout
     needed = (layout.join_key, layout.tunnel_key) if _same_hub(found, wanted) else ()
-    yield from (host.remove(path) for path in layout.kept_files if path not in needed)
+    for path in layout.kept_files:
+        if path not in needed:
+            yield host.remove(path)
+
+
+def _with_runtime_of(record: MachineRecord, host: Host, at: Callable[[Layout], Host]) -> Host:
+    """Return the host with the container runtime that the attempt used."""
+    socket = machine_record.runtime_socket(record)
+    return host if socket in {"", host.layout.cri_socket} else at(replace(host.layout, cri_socket=socket))
 
 
 def _remove_pods(host: Host, clock: Clock, reporter: Reporter) -> Iterator[Change]:

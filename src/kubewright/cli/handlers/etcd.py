@@ -51,13 +51,27 @@ def _row(one: MemberHealth) -> dict[str, object]:
         "name": one.member.name if one.member else "",
         "id": f"{one.member.id if one.member else one.status.member_id:x}" if one.member or answered else "",
         "endpoint": one.status.endpoint,
-        "role": "leader" if one.leads else "learner" if one.learner else "voter" if one.member or answered else "",
+        "role": _role_in_quorum(one),
         "version": one.status.version,
         "size": _megabytes(one.status.size) if answered else "",
         "inUse": _megabytes(one.status.in_use) if answered else "",
         "raft": f"{one.status.raft_term}/{one.status.raft_index}" if answered else "",
-        "state": "serves" if one.serves else "no answer" if one.status.problem else "no leader",
+        "state": _state(one),
     }
+
+
+def _role_in_quorum(one: MemberHealth) -> str:
+    if one.leads:
+        return "leader"
+    if one.learner:
+        return "learner"
+    return "" if one.member is None and one.status.problem else "voter"
+
+
+def _state(one: MemberHealth) -> str:
+    if one.serves:
+        return "serves"
+    return "no answer" if one.status.problem else "no leader"
 
 
 def _summary(found: ClusterHealth) -> str:

@@ -154,17 +154,24 @@ def _server(text: str, answer: Answer, expected: Expected) -> str:
     """
     if text.rstrip("/") == expected.server:
         return expected.server
+    found = _https_address(text)
+    ends = tunnel_checks.read(answer.tunnel) if answer.tunnel is not None and not answer.tunnel.private_key else None
+    if found is None or ends is None or not ends.has(found[0]):
+        raise TrustError(f"it is for {quoted(text)}", detail=f"requested: {expected.server}")
+    address, port = found
+    shown = f"[{address}]" if address.version == 6 else str(address)
+    return f"https://{shown}:{port}" if port is not None else f"https://{shown}"
+
+
+def _https_address(text: str) -> tuple[formats.IPAddress, int | None] | None:
+    """Return the address and port of a URL `https://ADDRESS:PORT`, None for any other text."""
     try:
         parts = urlsplit(text)
-        host, port = formats.address(parts.hostname or ""), parts.port
+        address, port = formats.address(parts.hostname or ""), parts.port
     except ValueError:
-        host, port, parts = None, None, urlsplit("")
-    ends = tunnel_checks.read(answer.tunnel) if answer.tunnel is not None and not answer.tunnel.private_key else None
-    plain = parts.scheme == "https" and parts.path in {"", "/"} and not (parts.query or parts.fragment or "@" in parts.netloc)
-    if host is None or ends is None or not plain or not ends.has(host):
-        raise TrustError(f"it is for {quoted(text)}", detail=f"requested: {expected.server}")
-    shown = f"[{host}]" if host.version == 6 else str(host)
-    return f"https://{shown}:{port}" if port is not None else f"https://{shown}"
+        return None
+    has_more = parts.path not in {"", "/"} or parts.query or parts.fragment or "@" in parts.netloc
+    return None if address is None or parts.scheme != "https" or has_more else (address, port)
 
 
 def _serving(answer: Answer, expected: Expected) -> Pair:

@@ -88,16 +88,20 @@ def _of_pool(pool: Pool, node: str, *, kept: Sequence[str], owners: Owners, repo
     for text in kept:
         if pool.may_give(ipaddress.ip_address(text)):
             return text
-    left, count, looked, second = map(str, pool.candidates(node)), _ASKED, 0, ""
-    while (looked < _MOST_ASKED or not second) and (asked := list(islice(left, count))):
+    candidates = map(str, pool.candidates(node))
+    looked, count, reported_by_another = 0, _ASKED, ""
+    while looked < _MOST_ASKED or not reported_by_another:
+        asked = list(islice(candidates, count))
+        if not asked:
+            break
         taken = owners(asked)
         free = [text for text in asked if taken.get(text, node) == node]
         avoided = reported(free)
-        first = next((text for text in free if text not in avoided), "")
-        if first:
-            return first
-        second = second or next(iter(free), "")
+        for text in free:
+            if text not in avoided:
+                return text
+            reported_by_another = reported_by_another or text
         looked, count = looked + count, min(count * 2, _MOST_ASKED)
-    if not second:
+    if not reported_by_another:
         raise NoAddressLeft(pool.network)
-    return second
+    return reported_by_another

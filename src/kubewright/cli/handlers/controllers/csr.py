@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -13,12 +13,14 @@ from kubewright.apis.node_approval import STRICT
 from kubewright.base import yaml
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import CertificateError, DocumentError
+from kubewright.base.records import dataclass
 from kubewright.cli.handlers import cluster_access
 from kubewright.cli.handlers.controllers import reviewing
 from kubewright.cli.handlers.controllers.reviewing import Reviewer
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import human_duration, table, write_result
 from kubewright.controllers import explaining, requests
+from kubewright.controllers.explaining import Prediction
 from kubewright.controllers.requests import CLIENT_KUBELET, KUBELET_SERVING, SigningRequest
 from kubewright.controllers.serving import journal
 from kubewright.controllers.serving.evidence import node_of
@@ -38,6 +40,7 @@ _COLUMNS = (
     ("reason", "REASON"),
 )
 
+_DECISIONS = (("controller", "CONTROLLER"), ("outcome", "WOULD"), ("reason", "BECAUSE"))
 _CHECKS = (("id", "CHECK"), ("result", "RESULT"), ("summary", "REQUIRES"), ("problem", "FOUND"))
 _ANSWERS = (("source", "SOURCE"), ("gives", "GIVES"), ("others", "BELONG TO OTHERS"), ("problem", "SAYS"))
 
@@ -70,41 +73,49 @@ def show(parsed: Parsed) -> int:
 
 def explain(parsed: Parsed) -> int:
     """Explain the decision of each controller about a request of the cluster, or about a file."""
-    name = parsed.text("name")
+    name, now = parsed.text("name"), SystemClock().now()
     api: KubeAPI | None = None
     if Path(name).is_file():
         csr = requests.read(_from_file(parsed, Path(name)))
     else:
         api = _api(parsed)
         csr = requests.read(api.get(CERTIFICATE_SIGNING_REQUEST, name))
-    answers = reviewing.answers(csr, api)
-    now = SystemClock().now()
-    found = explaining.explain(csr, answers=answers, now=now)
-    checks: list[dict[str, str]] = []
-    said: list[dict[str, str]] = []
+    predictions = explaining.explain(csr, answers=reviewing.answers(csr, api), now=now)
+    by_policy = _ByPolicy()
     if parsed.text("node-policy") or (api is not None and csr.signer in {KUBELET_SERVING, CLIENT_KUBELET}):
-        reviewer = Reviewer(parsed, api or _api(parsed), now=now)
-        policy = reviewer.policy
-        if policy is not None and csr.signer == CLIENT_KUBELET and policy.clients == STRICT:
-            known = reviewer.client_evidence(csr)
-            found.append(explaining.client_approver(csr, known, policy, now=now))
-            checks = explaining.client_checks(csr, known, policy)
-        elif policy is not None and csr.signer != CLIENT_KUBELET:
-            evidence = reviewer.evidence(csr, policy)
-            found.append(explaining.serving_approver(csr, evidence, policy, now=now))
-            checks = explaining.serving_checks(csr, evidence, policy)
-            said = explaining.source_answers(evidence)
+        by_policy = _explained_by_policy(csr, Reviewer(parsed, api or _api(parsed), now=now), now)
+    decisions = [one.as_map() for one in (*predictions, *by_policy.predictions)]
     form = parsed.text("output")
     if form != "text":
-        extra = {"checks": checks, "sources": said} if checks else {}
-        write_result({**_as_map(csr), "decisions": [one.as_map() for one in found], **extra}, form=form)
-    else:
-        columns = (("controller", "CONTROLLER"), ("outcome", "WOULD"), ("reason", "BECAUSE"))
-        sys.stdout.write(table([one.as_map() for one in found], columns=columns))
-        for rows, shown in ((checks, _CHECKS), (said, _ANSWERS)):
-            if rows:
-                sys.stdout.write("\n" + table(rows, columns=shown))
+        extra = {"checks": by_policy.checks, "sources": by_policy.sources} if by_policy.checks else {}
+        write_result({**_as_map(csr), "decisions": decisions, **extra}, form=form)
+        return 0
+    tables = ((decisions, _DECISIONS), (by_policy.checks, _CHECKS), (by_policy.sources, _ANSWERS))
+    sys.stdout.write("\n".join(table(rows, columns=columns) for rows, columns in tables if rows))
     return 0
+
+
+@dataclass(frozen=True)
+class _ByPolicy:
+    """What an approver by policy would decide, what each of its checks finds, and what each source has answered."""
+
+    predictions: Sequence[Prediction] = ()
+    checks: Sequence[dict[str, str]] = ()
+    sources: Sequence[dict[str, str]] = ()
+
+
+def _explained_by_policy(csr: SigningRequest, reviewer: Reviewer, now: datetime) -> _ByPolicy:
+    policy = reviewer.policy
+    if policy is None:
+        return _ByPolicy()
+    if csr.signer != CLIENT_KUBELET:
+        evidence = reviewer.evidence(csr, policy)
+        prediction = explaining.serving_approver(csr, evidence, policy, now=now)
+        return _ByPolicy([prediction], explaining.serving_checks(csr, evidence, policy), explaining.source_answers(evidence))
+    if policy.clients != STRICT:
+        return _ByPolicy()
+    known = reviewer.client_evidence(csr)
+    return _ByPolicy([explaining.client_approver(csr, known, policy, now=now)], explaining.client_checks(csr, known, policy))
 
 
 def _api(parsed: Parsed) -> KubeAPI:
