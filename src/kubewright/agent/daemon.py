@@ -60,7 +60,7 @@ _LOOK: Final = 0.05
 _IN_A_HURRY: Final = 2.0
 """Seconds within which a node becomes ready if it does not have to wait for others."""
 _FIXED: Final = ("name", "root", "pki", "kubeconfig", "health", "kubelet_api")
-"""Options that a reload cannot change, because they identify the process."""
+"""Options that a reload cannot change: they identify the node, or the process already uses them."""
 
 
 def is_recreated(files: FileReader, root: PurePosixPath) -> bool:
@@ -100,7 +100,7 @@ class AgentDaemon:
                 await self._api.prepare()
             status = StatusFile(self._files, self._options.root, self.record)
             tasks = Tasks()
-            tasks.start("the status file", partial(_kept, status))
+            tasks.start("the status file", partial(_keep_up_to_date, status))
             tasks.start("the health port", partial(self._serve, health))
             try:
                 while True:
@@ -195,7 +195,7 @@ class AgentDaemon:
                 runtime.close()
 
     def _listening(self) -> AbstractContextManager[socket.socket | None]:
-        """Listen on the health port: if a kubelet has it, the Node is not touched."""
+        """Listen on the health port, before anything else: if a kubelet has it, this agent must not touch the Node."""
         address, port = self._options.health
         return listen(address, port) if port else nullcontext()
 
@@ -205,7 +205,7 @@ class AgentDaemon:
         Starts when the node is ready or has to wait for others, because importing the server takes a third of the
         start-up time.
         """
-        await self._start_over()
+        await self._node_has_started()
         from kubewright.http.metrics import Registry
         from kubewright.http.serving import serve_socket
 
@@ -230,8 +230,8 @@ class AgentDaemon:
         if self._api is not None:
             self._api.measure(registry)
 
-    async def _start_over(self) -> None:
-        """Return when the node is ready, or when it clearly has to wait."""
+    async def _node_has_started(self) -> None:
+        """Wait until the node is ready, or has taken so long that it must be waiting for others."""
         with suppress(TimeoutError):
             async with asyncio.timeout(_IN_A_HURRY):
                 while self.agent is None or not self.agent.ready.is_set():
@@ -243,7 +243,7 @@ class AgentDaemon:
             return None
         contents = Contents(
             usage=lambda: usage_metrics(self._files),
-            configuration=_shown(options.kubelet),
+            configuration=_without_secrets(options.kubelet),
             unhealthy=self.unhealthy,
             debugging=options.kubelet_api.debugging,
             nothing_runs="does not run: this node runs no pods",
@@ -271,13 +271,13 @@ def missing_taints(agent: NodeAgent) -> list[str]:
     return [f"{key}{'=' if value else ''}{value}:{effect}" for key, value, effect in missing]
 
 
-def _shown(configuration: Mapping[str, Any]) -> dict[str, Any]:
+def _without_secrets(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Return the document of a configuration without its secrets."""
     found = kubelet.document(configuration)
     return {**found, **({"staticPodURLHeader": {"<masked>": ["<masked>"]}} if found.get("staticPodURLHeader") else {})}
 
 
-async def _kept(status: StatusFile) -> None:
+async def _keep_up_to_date(status: StatusFile) -> None:
     """Keep the status file up to date, even while the disk is full or read-only."""
     while True:
         try:

@@ -20,7 +20,7 @@ _HOLDER: Final = Pattern(r"held by pid (?P<pid>[0-9]+) .*")
 _LINGERS: Final = 2.0
 """Seconds to wait for the lock of a dead holder: a child that it was just starting holds it until it executes another program."""
 _LOOK: Final = 0.02
-_NO_HOLDER: Final = "held by a program that says so by the file alone, as kubectl does"
+_UNNAMED: Final = "held by another program that does not write its name into the file, such as kubectl"
 
 
 class Lock:
@@ -69,7 +69,7 @@ class Lock:
                         return holder
             except PermissionError:
                 if _excludes_by_being_there(os.lstat(self._path)):
-                    return _NO_HOLDER
+                    return _UNNAMED
                 raise
         return None
 
@@ -78,7 +78,7 @@ class Lock:
         opened = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             if _excludes_by_being_there(os.fstat(opened)):
-                return _NO_HOLDER
+                return _UNNAMED
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if self._still_there(opened):
                 self._sign(opened)

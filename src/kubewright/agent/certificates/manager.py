@@ -247,7 +247,7 @@ class CertificateManager:
         await self._tasks.stop()
 
     def _lacks(self, template: CertificateTemplate) -> bool:
-        """Whether there is no certificate, or one that lacks something not requested yet: a signer may omit what it likes."""
+        """Whether there is no certificate, or it lacks something that was not requested: what a signer has omitted is not requested again."""
         return self.current is None or (template != self._requested and bool(template.missing(self.current.leaf)))
 
     def _seconds_left(self) -> float:
@@ -267,7 +267,7 @@ class CertificateManager:
         return now - leaf.not_before - min(_BACKDATED, (leaf.not_after - leaf.not_before) / 2)
 
     def _is_right_again(self) -> bool:
-        """Whether a clock that was wrong at issue has been set: the certificate is valid by it now."""
+        """Whether the clock, which was wrong when the certificate was issued, has been set: the certificate is valid by it now."""
         leaf = self.current.leaf if self.current is not None and self._ahead else None
         return leaf is not None and leaf.not_before <= self._seams.clock.now() < leaf.not_after
 
