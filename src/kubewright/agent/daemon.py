@@ -170,7 +170,7 @@ class AgentDaemon:
             bootstrap=bootstrap,
             timings=options.timings,
             rules=RUNS_NOTHING,
-            source=MachineObserver(machine, options.looks),
+            source=MachineObserver(machine, options.observation),
             duties=options.duties,
             pending=PendingKey(Path(options.pki)),
             serving=self._api.requests if self._api is not None else None,

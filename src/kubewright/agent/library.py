@@ -40,7 +40,7 @@ def node_agent(
     known = replace(chosen.facts(host.facts.machine, storage=storage), taints=(), addresses=(address,) if address else ())
     asking = KubeconfigBootstrap(bootstrap, read=host.read)
     machine = ObservedMachine(files=host.files, network=host.network, look_up=look_up, root=chosen.root)
-    source: SnapshotSource = Unchanging(Snapshot(addresses=(address,))) if address else MachineObserver(machine, chosen.looks)
+    source: SnapshotSource = Unchanging(Snapshot(addresses=(address,))) if address else MachineObserver(machine, chosen.observation)
     return NodeAgent(
         known,
         store=FileCredentialStore(Path(chosen.pki), Path(chosen.kubeconfig), clock=seams.clock),

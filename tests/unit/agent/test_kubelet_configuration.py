@@ -54,9 +54,9 @@ HONOURED: dict[str, tuple[str, Any]] = {
     "enableDebuggingHandlers": (False, lambda found: found.kubelet_api.debugging),
     "enableServer": (False, lambda found: found.kubelet_api),
     "evictionHard": ({"memory.available": "1Gi"}, lambda found: facts(found).profile.hard_eviction),
-    "evictionMinimumReclaim": ({"memory.available": "1Gi"}, lambda found: found.looks.thresholds),
-    "evictionPressureTransitionPeriod": ("1m0s", lambda found: found.looks.hold),
-    "evictionSoft": ({"memory.available": "2Gi"}, lambda found: found.looks.thresholds),
+    "evictionMinimumReclaim": ({"memory.available": "1Gi"}, lambda found: found.observation.thresholds),
+    "evictionPressureTransitionPeriod": ("1m0s", lambda found: found.observation.hold),
+    "evictionSoft": ({"memory.available": "2Gi"}, lambda found: found.observation.thresholds),
     "evictionSoftGracePeriod": ({"memory.available": "1h30m"}, None),
     "healthzBindAddress": ("127.0.0.2", lambda found: found.health),
     "healthzPort": (0, lambda found: found.health),
@@ -215,7 +215,7 @@ def test_a_minimum_reclaim_may_be_zero_bytes_or_more_than_everything():
     found = chosen(
         "evictionHard: {memory.available: 1Mi, pid.available: '1'}\nevictionMinimumReclaim: {memory.available: '0', pid.available: 120%}"
     )
-    assert {one.signal: one.reclaim for one in found.looks.thresholds} == {"memory.available": "0", "pid.available": "120%"}
+    assert {one.signal: one.reclaim for one in found.observation.thresholds} == {"memory.available": "0", "pid.available": "120%"}
 
 
 def test_an_ignored_field_may_be_wrong_and_an_unknown_one_is_reported():
@@ -255,8 +255,8 @@ def test_values_that_a_kubelet_accepts_by_mistake_are_refused(text, flags, word)
 
 
 def test_without_a_file_the_hard_thresholds_are_those_of_a_file():
-    assert chosen().looks.thresholds == chosen("").looks.thresholds
-    assert len(chosen().looks.thresholds) == 5
+    assert chosen().observation.thresholds == chosen("").observation.thresholds
+    assert len(chosen().observation.thresholds) == 5
 
 
 def test_reserved_cores_are_all_of_the_cpu_that_is_reserved():
@@ -310,7 +310,7 @@ def test_an_external_cloud_is_one_more_taint_and_others_are_refused():
     ],
 )
 def test_node_addresses_are_read_and_written_as_by_the_kubelet(given, addresses):
-    assert chosen(own={"node_ips": given}).looks.node_ips == addresses
+    assert chosen(own={"node_ips": given}).observation.node_ips == addresses
 
 
 def test_paths_follow_the_root_directory():

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kubewright.agent.observation.addresses import node_addresses
-from kubewright.agent.observation.observer import Looks, MachineObserver, ObservedMachine, OneThread
+from kubewright.agent.observation.observer import MachineObserver, ObservationSettings, ObservedMachine, OneThread
 from kubewright.agent.observation.runtime import DOWN, UNCHECKED, RuntimeHealth, shown_version
 from kubewright.agent.status.pressures import SIGNALS, PressureState, Threshold, thresholds
 from kubewright.base.errors import HostError
@@ -256,7 +256,7 @@ class Calls:
         return
 
 
-async def observed(runtime: FakeRuntime | None, files: FakeFiles, calls: Any = OneThread, **looks: Any) -> MachineObserver:
+async def observed(runtime: FakeRuntime | None, files: FakeFiles, calls: Any = OneThread, **settings: Any) -> MachineObserver:
     machine = ObservedMachine(
         files=files,  # type: ignore[arg-type]
         network=FakeNetwork(default="10.0.0.9"),  # type: ignore[arg-type]
@@ -265,7 +265,9 @@ async def observed(runtime: FakeRuntime | None, files: FakeFiles, calls: Any = O
         runtime=runtime,  # type: ignore[arg-type]
     )
     observer = MachineObserver(
-        machine, Looks(name="n", thresholds=thresholds({"imagefs.available": "20%", "pid.available": "10"}, {}, {}), **looks), calls=calls
+        machine,
+        ObservationSettings(name="n", thresholds=thresholds({"imagefs.available": "20%", "pid.available": "10"}, {}, {}), **settings),
+        calls=calls,
     )
     await observer.begin()
     return observer

@@ -13,7 +13,7 @@ from kubewright.agent.configuration.kubelet_api import KubeletAPIOptions, kubele
 from kubewright.agent.configuration.reading import AgentConfiguration
 from kubewright.agent.dependencies import Duties, Timings
 from kubewright.agent.observation.addresses import canonical, node_ip_errors
-from kubewright.agent.observation.observer import Looks
+from kubewright.agent.observation.observer import ObservationSettings
 from kubewright.agent.status.facts import MachineProfile, NodeFacts, check_labels
 from kubewright.agent.status.pressures import HARD_EVICTION, thresholds
 from kubewright.apis.formats import subdomain_problems
@@ -68,7 +68,7 @@ class AgentOptions:
     root: PurePosixPath
     runtime: str
     runtime_timeout: float
-    looks: Looks
+    observation: ObservationSettings
     duties: Duties
     timings: Timings
     health: tuple[str, int]
@@ -100,7 +100,7 @@ class AgentOptions:
             max_images=_or(kubelet["nodeStatusMaxImages"], 50),
             needs_pod_range=False,
             external_cloud=self.external_cloud,
-            node_ips=self.looks.node_ips,
+            node_ips=self.observation.node_ips,
             isolates_storage=isolates_storage,
         )
 
@@ -148,7 +148,7 @@ def options_of(configuration: AgentConfiguration, own: Own, *, host_name: str) -
         root=root,
         runtime=kubelet["containerRuntimeEndpoint"],
         runtime_timeout=kubelet["runtimeRequestTimeout"].seconds,
-        looks=Looks(name=name, node_ips=node_ips, thresholds=watched, hold=hold),
+        observation=ObservationSettings(name=name, node_ips=node_ips, thresholds=watched, hold=hold),
         duties=Duties(
             registers=_or(kubelet["registerNode"], True),
             csi_node=True,

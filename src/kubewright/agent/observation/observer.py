@@ -61,13 +61,14 @@ class ObservedMachine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looks:
-    """The scope of an observation: the node's name and given addresses, thresholds of pressures, and how long those last."""
+class ObservationSettings:
+    """The settings of a node that its observation depends on: its name, the given addresses, and when it is under pressure."""
 
     name: str
     node_ips: tuple[str, ...] = ()
     thresholds: tuple[Threshold, ...] = ()
     hold: float = 300.0
+    """Seconds for which a pressure condition stays after its threshold was last met (`evictionPressureTransitionPeriod`)."""
 
 
 class BlockingCalls(Protocol):
@@ -78,7 +79,7 @@ class BlockingCalls(Protocol):
 
 
 class OneThread:
-    """Makes them in a separate thread. Implements `BlockingCalls`."""
+    """Makes blocking calls in a separate thread. Implements `BlockingCalls`."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="observer")
@@ -96,10 +97,10 @@ class MachineObserver:
     made ── begin() ──> known ── watch() ──> watching ── stop() ──> stopped
     """
 
-    def __init__(self, machine: ObservedMachine, looks: Looks, *, calls: Callable[[], BlockingCalls] = OneThread) -> None:
+    def __init__(self, machine: ObservedMachine, settings: ObservationSettings, *, calls: Callable[[], BlockingCalls] = OneThread) -> None:
         """Store the arguments; nothing is observed yet."""
         self._machine = machine
-        self._looks = looks
+        self._settings = settings
         self._for_machine, self._for_runtime = calls(), calls()
         self._health = RuntimeHealth()
         self._images: PurePosixPath | None = None
@@ -186,8 +187,8 @@ class MachineObserver:
         """Observe addresses and resource usage."""
         addresses, trouble = await self._for_machine.make(self._addresses)
         amounts = await self._for_machine.make(self._amounts)
-        self._pressures = self._pressures.measured(self._looks.thresholds, amounts, now=_now())
-        found = self._pressures.conditions(now=_now(), hold=self._looks.hold)
+        self._pressures = self._pressures.measured(self._settings.thresholds, amounts, now=_now())
+        found = self._pressures.conditions(now=_now(), hold=self._settings.hold)
         self._see(replace(self.snapshot, addresses=addresses, address_trouble=trouble, pressures=found))
 
     async def _look_at_images(self) -> None:
@@ -203,9 +204,9 @@ class MachineObserver:
         self._see(replace(self.snapshot, images=images))
 
     def _addresses(self) -> tuple[tuple[str, ...], str]:
-        looks, machine = self._looks, self._machine
+        settings, machine = self._settings, self._machine
         try:
-            return node_addresses(looks.node_ips, name=looks.name, network=machine.network, look_up=machine.look_up), ""
+            return node_addresses(settings.node_ips, name=settings.name, network=machine.network, look_up=machine.look_up), ""
         except HostError as error:
             return (), str(error)
 
