@@ -45,18 +45,17 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class Check(Generic[Subject_contra]):
-    """One check of a subject. Users pass its name to --ignore-preflight-errors; several rows may share one.
-
-    `comes_first`: it runs alone before the others, which do not run if it finds an error. `passes_errors_on`: the
-    runner raises an error of this check; otherwise it becomes a finding, so that it does not hide the findings of
-    other checks. `evidence` returns everything that the check looked at, for people; it is called if it finds an error.
-    """
+    """One check of a subject."""
 
     name: str
+    """The name that users pass to --ignore-preflight-errors. Several rows may share one."""
     find: Callable[[Subject_contra], Iterable[Finding]]
     comes_first: bool = False
+    """Whether it runs alone before the others, which do not run if it finds an error."""
     passes_errors_on: bool = False
+    """Whether the runner raises an exception of this check. Otherwise it becomes a finding, and does not hide those of other checks."""
     evidence: Callable[[Subject_contra], str] | None = None
+    """Returns everything that the check has looked at, for people. Called if it finds an error."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -124,7 +124,7 @@ def forget() -> None:
 def _hide_value(found: re.Match[str]) -> str:
     """Keep the key, and the quotes of the value, so that JSON and YAML remain valid."""
     value = found["value"]
-    quote = value[0] if value[0] in "\"'" else value[:2] if value.startswith('\\"') else ""
+    quote = next((mark for mark in ('"', "'", '\\"') if value.startswith(mark)), "")
     hidden = value if value == quote * 2 else f"{quote}{MASK}{quote}"
     return found["key"] + hidden
 

@@ -43,7 +43,8 @@ class Version:
         return f"{self.major}.{self.minor}"
 
     def _key(self) -> tuple[object, ...]:
-        identifiers = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.pre.split(".")) if self.pre else ()
+        parts = self.pre.split(".") if self.pre else []
+        identifiers = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts)
         return (self.major, self.minor, self.patch, not self.pre, identifiers)
 
     def __eq__(self, other: object) -> bool:

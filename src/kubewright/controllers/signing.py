@@ -73,7 +73,9 @@ def _why_not(csr: SigningRequest, signer: Signer) -> str:
         return f"it is for {csr.signer}"
     if csr.certificate:
         return "it has its certificate"
-    return "it has failed" if csr.failed else "it was denied" if csr.decided else "it waits for an approval"
+    if csr.failed:
+        return "it has failed"
+    return "it was denied" if csr.decided else "it waits for an approval"
 
 
 def condition(message: str, *, now: datetime) -> dict[str, str]:

@@ -220,11 +220,12 @@ def newest(requests: Iterable[Object], node_name: str, *, asker: str = "", since
     `asker` is the user who must have made it, if known: anyone with a token may use this node's name. `since`
     excludes requests of an earlier run.
     """
-    own = [
-        one
-        for one in requests
-        if asker in {"", asker_of(one).name} and (since is None or _made(one) >= since) and _node_of(one) == csr.node_user(node_name)
-    ]
+
+    def is_meant(one: Object) -> bool:
+        is_by_asker = not asker or asker_of(one).name == asker
+        return is_by_asker and (since is None or _made(one) >= since) and _node_of(one) == csr.node_user(node_name)
+
+    own = [one for one in requests if is_meant(one)]
     refused = [one for one in own if status_of(one).refused]
     return max(refused or own, key=lambda one: (_made(one), core.identity_of(one)[0]), default=None)
 

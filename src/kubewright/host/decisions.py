@@ -106,10 +106,13 @@ def service_verbs(found: ServiceState | None, desired: Service, *, units: Sequen
     verbs = ["reload"] if changed else []
     if desired.enabled is not None and (found is None or found.enabled != desired.enabled):
         verbs.append("enable" if desired.enabled else "disable")
-    if found is None or found.running != desired.running or (found.again and not desired.running):
-        verbs.append("restart" if desired.running and desired.restart else "start" if desired.running else "stop")
-    elif desired.running and (desired.restart or changed):
+    if not desired.running:
+        if found is None or found.running or found.again:
+            verbs.append("stop")
+    elif desired.restart or (changed and found is not None and found.running):
         verbs.append("restart")
+    elif found is None or not found.running:
+        verbs.append("start")
     return tuple(verbs)
 
 

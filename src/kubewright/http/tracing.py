@@ -33,8 +33,8 @@ class _Logged(Trace):
 
     def __init__(self, method: str, url: str, *, clock: Clock, query: bool) -> None:
         self._clock, self._begin = clock, clock.monotonic()
-        asked = url.partition("#")[0].partition("?")[2]
-        shown = "" if not asked else f"?{asked}" if query else "?..."
+        _, mark, asked = url.partition("#")[0].partition("?")
+        shown = f"{mark}{asked if query else '...'}" if asked else ""
         self._what = f'verb="{method}" url="{shown_url(url)}{shown}"'
 
     def answered(self, status: int) -> None:

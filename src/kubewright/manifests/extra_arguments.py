@@ -246,7 +246,11 @@ def _about_mounted(
 
 def _paths(kind: str, value: str) -> list[str]:
     """Return the absolute paths in a value. Others are relative to an unknown directory, or are not paths."""
-    parts = value.partition(":")[0].split(",") if kind == "namedCertKey" else value.split(",") if kind == "strings" else [value]
+    parts = [value]
+    if kind == "namedCertKey":
+        parts = value.partition(":")[0].split(",")
+    elif kind == "strings":
+        parts = value.split(",")
     return [_normal(part) for part in parts if _is_path(part)]
 
 

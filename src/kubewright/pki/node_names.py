@@ -25,24 +25,23 @@ LOOPBACKS: Final = ("localhost", "127.0.0.1", "::1")
 
 @dataclass(frozen=True, kw_only=True)
 class NamePolicy:
-    """The names that a cluster allows.
-
-    - `reserved` are names and addresses of control planes, API endpoints, etcd and the hub; `networks` those of
-      Services, pods and VPNs.
-    - `foreign` maps names and addresses to the other nodes that own them. Both are in the form of `known_as`.
-    - `node_names` are patterns, one of which the name of a node must match; none: any name. Further names and addresses
-      of a certificate must match `names` or be in `ranges`; if both are empty, only the node's own name is allowed.
-    - `open_addresses`: any address that is not reserved or foreign is allowed as well.
-    """
+    """The names that a cluster allows."""
 
     reserved: frozenset[str] = frozenset()
+    """The names and addresses of control planes, API endpoints, etcd and the hub, in the form of `known_as`."""
     networks: tuple[Network, ...] = ()
+    """The networks of Services, pods and VPNs, in which no node may have an address."""
     domain: str = "cluster.local"
     foreign: Mapping[str, str] = field(default_factory=dict)
+    """The names and addresses of other nodes, in the form of `known_as`, with the name of the node."""
     node_names: tuple[str, ...] = ()
+    """Patterns, one of which the name of a node must match; none: any name."""
     names: tuple[str, ...] = ()
+    """Patterns of the DNS names that a certificate may have in addition to the node's own name."""
     ranges: tuple[Network, ...] = ()
+    """The networks in which the addresses of a certificate must be, unless `open_addresses`."""
     open_addresses: bool = True
+    """Whether any address is allowed that is neither reserved nor another node's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,9 +94,13 @@ def _reserved_address(found: IPAddress, networks: Sequence[Network]) -> str:
         "a multicast address": found.is_multicast,
         "the unspecified address": found.is_unspecified,
     }
-    kind = next((kind for kind, holds in kinds.items() if holds), "")
-    inside = next((network for network in networks if found.version == network.version and found in network), None)
-    return f"is {kind}" if kind else f"is in {inside}, which is for Services, pods or a VPN" if inside is not None else ""
+    for kind, holds in kinds.items():
+        if holds:
+            return f"is {kind}"
+    for network in networks:
+        if found.version == network.version and found in network:
+            return f"is in {network}, which is for Services, pods or a VPN"
+    return ""
 
 
 def _reserved_name(name: str, domain: str) -> str:

@@ -199,9 +199,12 @@ class InTreeOrder:
 
     def _record_running(self, place: int | None, *, running: bool) -> None:
         """Record which phase runs; the previous one has then ended, as has one that reports it."""
-        ended = {self._current} if running else {place}
-        self._current = place if running else None if place == self._current else self._current
-        self._open = [one for one in self._open if one not in ended]
+        ended = self._current if running else place
+        if running:
+            self._current = place
+        elif place == self._current:
+            self._current = None
+        self._open = [one for one in self._open if one != ended]
         self._forward_ready()
 
     def _waits(self, place: int) -> bool:

@@ -75,14 +75,15 @@ def rotation_point(*, not_before: datetime, not_after: datetime, random: Random)
 class WaitingRequest:
     """An open certificate request.
 
-    `name` is '' until the server has chosen it; `approved` requests wait for their signer. `explanation` says in a
-    sentence what it waits for, as `join` does.
+    An approved request waits for its signer.
     """
 
     name: str
+    """'' if the server has chosen the name: the request cannot be found again by it after a restart."""
     since: datetime
     approved: bool = False
     explanation: str = ""
+    """What it waits for, in a sentence, as `join` says it."""
 
 
 REASONS: Final = (
@@ -361,13 +362,15 @@ class CertificateManager:
     def _saw(self, request: Object, *, name: str) -> None:
         """Record the state of the open request.
 
-        Its name is shown only if the request can be found again by it. Earlier problems are cleared, except that an
+        `name` is '' for a request that cannot be found again by its name. Earlier problems are cleared, except that an
         earlier request timed out.
         """
         made, approved = request["metadata"].get("creationTimestamp"), csr.is_approved(request)
-        known = self.view.waiting
-        since = datetime.fromisoformat(made) if made else known.since if known and known.name == name else self._seams.clock.now()
-        same = known is not None and (known.name, known.approved) == (name, approved)
+        known = self.view.waiting if self.view.waiting is not None and self.view.waiting.name == name else None
+        since = known.since if known is not None else self._seams.clock.now()
+        if made:
+            since = datetime.fromisoformat(made)
+        same = known is not None and known.approved == approved
         explanation = known.explanation if known is not None and same else node_requests.status_of(request).text
         waiting = WaitingRequest(name=name, since=since, approved=approved, explanation=explanation)
         trouble = self.view.trouble if self._overdue else ""

@@ -172,10 +172,10 @@ CHECKS: Final = {
 
 def check_hint(name: str) -> str:
     """Return that a preflight check was removed, or ''. The case of names is ignored."""
-    known = {check.lower(): check for check in CHECKS}
-    check = known.get(name.lower(), "")
-    since = CHECKS.get(check, "")
-    return f"the check {check} no longer exists{f' since {since}' if since else ''}; leave it out" if check else ""
+    for check, since in CHECKS.items():
+        if check.lower() == name.lower():
+            return f"the check {check} no longer exists{f' since {since}' if since else ''}; leave it out"
+    return ""
 
 
 def field_hint(path: str, *, component: bool = False) -> str:

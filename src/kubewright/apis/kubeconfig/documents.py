@@ -135,7 +135,7 @@ def added(config: Config, addition: Addition) -> dict[str, Any]:
         kept = {key: value for key, value in before.items() if plural != "users" and key not in _TRUST}
         body = {**kept, **bodies[plural], "extensions": _marked(before, addition.owner)}
         mine = {**(found or {}), "name": addition.name, singular: body}
-        result[plural] = [mine if one is found else one for one in entries] if found is not None else [*entries, mine]
+        result[plural] = [*entries, mine] if found is None else [mine if one is found else one for one in entries]
     return {**result, CURRENT: addition.name}
 
 
@@ -158,14 +158,17 @@ def taken_out(config: Config, owner_id: str) -> dict[str, Any]:
     gone: set[object] = set()
     for plural, singular in LISTS.items():
         entries = _entries(config, plural)
-        kept = [
-            one for one in entries if (owner := _owner(untyped.mapping(untyped.mapping(one).get(singular)))) is None or owner.id != owner_id
-        ]
+        kept = [one for one in entries if not _is_of(owner_id, untyped.mapping(one).get(singular))]
         if len(kept) < len(entries):
             result[plural] = kept
             if plural == "contexts":
                 gone = {_name(one) for one in entries} - {_name(one) for one in kept}
     return {**result, CURRENT: ""} if config.get(CURRENT) in gone else result
+
+
+def _is_of(owner_id: str, body: object) -> bool:
+    owner = _owner(untyped.mapping(body))
+    return owner is not None and owner.id == owner_id
 
 
 def _entries(config: Config, plural: str) -> list[Config]:

@@ -72,12 +72,15 @@ def _integer(digits: str) -> int | None:
     value = next(int(part, base) for part, base in zip(by_base, (16, 2, 8, 10), strict=True) if part is not None)
     if sign == "-":
         return -value if value <= _INT64 else None
-    return value if value < (_INT64 if sign else _UINT64) else None
+    limit = _INT64 if sign else _UINT64
+    return value if value < limit else None
 
 
 def _finite(digits: str, *, otherwise: str | None = None) -> object:
     value = float(digits)
-    return value if math.isfinite(value) else (digits if otherwise is None else otherwise)
+    if math.isfinite(value):
+        return value
+    return digits if otherwise is None else otherwise
 
 
 def _is_timestamp(text: str) -> bool:

@@ -93,9 +93,10 @@ def _about_arguments(found: WholeFile, machine: Callable[[], Detected]) -> list[
         return []
     from kubewright.manifests.extra_arguments import Surroundings, warnings
 
-    cluster = found.configuration.cluster if found.configuration else None
-    local = cluster.etcd.local if cluster else None
-    layout = Layout().at(pki=cluster.certificates_dir, etcd_data=local.data_dir if local else None) if cluster else Layout()
+    layout = Layout()
+    if found.configuration:
+        cluster = found.configuration.cluster
+        layout = layout.at(pki=cluster.certificates_dir, etcd_data=cluster.etcd.local.data_dir if cluster.etcd.local else None)
     around = Surroundings(configuration=found.configuration, layout=layout, look=machine, exists=_exists)
     return warnings([*mine, *joining], around)
 

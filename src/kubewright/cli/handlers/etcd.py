@@ -47,9 +47,10 @@ def status(parsed: Parsed) -> int:
 
 def _row(one: MemberHealth) -> dict[str, object]:
     answered = not one.status.problem
+    member_id = one.member.id if one.member else one.status.member_id
     return {
         "name": one.member.name if one.member else "",
-        "id": f"{one.member.id if one.member else one.status.member_id:x}" if one.member or answered else "",
+        "id": f"{member_id:x}" if one.member or answered else "",
         "endpoint": one.status.endpoint,
         "role": _role_in_quorum(one),
         "version": one.status.version,

@@ -129,54 +129,58 @@ class Argument:
 class Workflow:
     """A tree of phases that a command runs, and how its phases become commands.
 
-    Objects named as `module:name` are imported when needed.
-
-    `phases` is the tree, '' if its phases are not commands: it contains names, summaries, and the names of flags and
-    arguments, which `flags` and `arguments` define. `ours` names further flags of every phase. `handler` is that of the
-    phases. `operation` is the row of the engine, and `request` the function that converts flags to the operation's
-    options. `silent` are reasons of skipped phases that are not reported, None: all. `batches`: writes are synced once,
-    at the end. `text` is the reporter for people, if it is not that of `init`.
+    Objects are named as `module:name` and imported when needed.
     """
 
     phases: str = ""
+    """The tree, which contains the names of flags and arguments; '' if its phases are not commands."""
     _: KW_ONLY
     flags: Mapping[str, Flag] = field(default_factory=dict)
+    """The flags that the tree names."""
     handler: str = OPERATION
+    """The handler of the phases' commands."""
     ours: str = ""
+    """The names of flags that every phase has in addition, separated by spaces."""
     arguments: Mapping[str, Argument] = field(default_factory=dict)
+    """The arguments that the tree names."""
     operation: str = ""
+    """The operation that runs the tree."""
     request: str = ""
+    """The function that converts the flags to the operation's options."""
     silent: frozenset[str] | None = frozenset()
+    """Phases that are skipped for one of these reasons are not reported; None: for any reason."""
     batches: bool = False
+    """Whether files are synced once at the end, not one by one."""
     text: str = ""
+    """The reporter for people, if it is not that of `init`."""
 
 
 @dataclass(eq=False)
 class Command:
-    """A command, one row of the table.
-
-    `path` are the words that call it, `aliases` other words for the last one. `handler` is `module:function`, imported
-    only when the command runs; a row without one is a group, or has that of its workflow. `shows_help`: a group that
-    succeeds when it is called alone, as kubeadm's `kubeconfig` does. `flags_in_usage` is False if kubeadm's usage line
-    ends without `[flags]`. `workflow`: the command runs a tree of phases, each of which is also a command `… phase
-    NAME`. `makes` is `module:function`, which returns further rows below this one; it is called when they are read.
-    """
+    """A command: one row of the table."""
 
     path: str
+    """The words that call it."""
     summary: str
     _: KW_ONLY
     handler: str = ""
+    """`module:function`, imported only when the command runs. A row without a handler has that of its workflow, or is a group."""
     flags: Sequence[Flag] = ()
     argument: Argument | None = None
     description: str = ""
     examples: Sequence[str] = ()
     aliases: Sequence[str] = ()
+    """Other words for the last one of the path."""
     exit_scheme: str = OWN
     hidden: bool = False
     shows_help: bool = False
+    """Whether a group that is called without a sub-command succeeds, as kubeadm's `kubeconfig` does."""
     flags_in_usage: bool = True
+    """False if kubeadm's usage line ends without `[flags]`."""
     workflow: Workflow | None = None
+    """The tree of phases that the command runs; each phase is also a command `… phase NAME`."""
     makes: str = ""
+    """`module:function`, which returns further rows below this one; it is called when they are read."""
 
     def __post_init__(self) -> None:
         if isinstance(self.examples, str):

@@ -101,19 +101,19 @@ class Gatherer:
         return tuple(network for (kind, _), networks in self._networks.items() if kind == field for network in networks)
 
     def _pod_networks(self, addresses: Iterable[str]) -> tuple[Network, ...]:
-        """Return the pod ranges of Nodes that contain one of these addresses and can be true."""
+        """Return the pod ranges of Nodes that contain one of these addresses, without implausible ones."""
         asked = tuple(addresses)
-        return tuple(
-            one
-            for (kind, node), networks in self._networks.items()
-            for one in (networks if kind == _OF_PODS else ())
-            if any(node_approval.contains((one,), address) for address in asked) and not self._is_false(one, node)
-        )
 
-    def _is_false(self, pods: Network, node: str) -> bool:
-        """Whether a pod range cannot be true: the Node itself, an API server, a control plane or several Nodes have addresses in it.
+        def counts(network: Network, node: str) -> bool:
+            return any(node_approval.contains((network,), address) for address in asked) and not self._is_implausible(network, node)
 
-        A Node may choose its range itself, and would otherwise keep all others from having certificates.
+        of_nodes = ((node, networks) for (kind, node), networks in self._networks.items() if kind == _OF_PODS)
+        return tuple(network for node, networks in of_nodes for network in networks if counts(network, node))
+
+    def _is_implausible(self, pods: Network, node: str) -> bool:
+        """Whether a pod range contains addresses of the Node itself, of an API server, of a control plane or of several Nodes.
+
+        A Node may choose its range itself, and could otherwise prevent all other nodes from getting certificates.
         """
         inside = [one for one in self._nodes.values() if any(node_approval.contains((pods,), name) for name in one.reported)]
         return (

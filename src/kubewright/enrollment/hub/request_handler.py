@@ -162,20 +162,19 @@ class RequestHandler:
     async def _opened(self, seen: Seen, request: Object, record: JoinRecord | None) -> tuple[Seen, Mapping[str, str]]:
         """Decrypt a request and look up what it asks for; also return which names, including its own, belong to other nodes."""
         try:
-            contents = requests.read(
-                request, join_key=self._ctx.loaded.join_key
-            )  # less than a millisecond: a thread would cost more than it saves
+            # it takes less than a millisecond: a thread would cost more than it saves
+            contents = requests.read(request, join_key=self._ctx.loaded.join_key)
         except MalformedField as error:
             return replace(seen, contents=error), {}
         owners = await self._ctx.store.ask(lambda store: store.owners(self._ctx.name, (seen.name, *contents.claims)))
-        await self._know()
+        await self._evidence_complete()
         held = record.held if record is not None else frozenset()
         recorded = {name: owner for name, owner in owners.items() if owner != seen.name}
         foreign = {**self._known.foreign((seen.name, *contents.names), seen.name, held=held), **recorded}
         return replace(seen, contents=contents, registered=seen.name in self._known), foreign
 
-    async def _know(self) -> None:
-        """Wait until all Nodes that existed at the start are known, and the API servers."""
+    async def _evidence_complete(self) -> None:
+        """Wait until the API servers and all Nodes that existed at the start are known."""
         for informer in self._evidence:
             await informer.wait_synced()
 

@@ -151,10 +151,12 @@ def _endpoint(text: str) -> tuple[IPAddress | str, int]:
 
 
 def _number(text: str, default: int, least: int, most: int, what: str) -> int:
-    value = int(text) if text.isascii() and text.isdigit() and len(text) <= len(str(most)) else None if text else default
-    if value is None or not least <= value <= most:
+    if not text:
+        return default
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(most))
+    if not is_number or not least <= int(text) <= most:
         raise TrustError(f"its {what} is not between {least} and {most}")
-    return value
+    return int(text)
 
 
 def node_tunnel(ends: CheckedEnds, *, key_file: PurePosixPath) -> NodeTunnel:

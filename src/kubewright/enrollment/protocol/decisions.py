@@ -71,28 +71,30 @@ class Policy:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """The observation of one object.
-
-    `contents` is None until it has been decrypted. `first` is the uid of the first request with the same encrypted key,
-    '' if there is none. `approved` is an administrator's decision about this object, None if there is none.
-    `registered`: a Node of this name exists. `deleting`: it was deleted, and finalizers keep it. `burden` counts the
-    characters of its metadata that the API server does not write. `size` is its size in bytes if it is too large, and 0
-    otherwise. `contents_digest` is the digest of its spec until it has an answer.
-    """
+    """The observation of one request object."""
 
     name: str
     uid: str
     created: datetime | None
     condition: Condition | None
     digest: str
+    """Identifies the encrypted key, and so the object and its copies."""
     contents: JoinRequest | MalformedField | None = None
+    """The decrypted request, or what is wrong with it; None before it has been decrypted."""
     first: str = ""
+    """The uid of the first request with the same encrypted key; '' if there is none."""
     approved: bool | None = None
+    """An administrator's decision about this object; None if there is none."""
     registered: bool = False
+    """Whether a Node of this name exists."""
     deleting: bool = False
+    """Whether the object was deleted, and only finalizers keep it."""
     burden: int = 0
+    """The characters of its metadata that others than the API server have written."""
     size: int = 0
+    """Its size in bytes if it is too large, otherwise 0."""
     contents_digest: str = ""
+    """Identifies the content of its spec; '' once it has an answer."""
 
     @property
     def subject(self) -> str:

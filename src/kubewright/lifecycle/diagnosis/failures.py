@@ -43,18 +43,16 @@ class PermanentFailure:
 
 @dataclass(frozen=True, kw_only=True)
 class Observations:
-    """The first observation of a wait and the latest one; `began` is the start of the wait in seconds since 1970.
-
-    `earlier` maps each observed pod of a component to the number of its earlier exits: a component gets another pod, or
-    an earlier one again, when its manifest changes. `pulls` are the kubelet's lines about failed pulls in all
-    observations: there may be minutes, and a thousand other lines, between two.
-    """
+    """What was observed during a wait."""
 
     first: Observation
     latest: Observation
     began: float
+    """The start of the wait, in seconds since 1970."""
     earlier: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """How often each pod of a component had exited before. When its manifest changes, a component gets a new pod, or an earlier one again."""
     pulls: frozenset[str] = frozenset()
+    """The kubelet's lines about failed pulls, of all observations: minutes, and a thousand other lines, may be between two of them."""
 
     @classmethod
     def begin(cls, seen: Observation, *, began: float) -> Observations:
@@ -238,13 +236,9 @@ def _before(component: Component) -> str:
     """Return how often it exited before."""
     if component.latest is not None and component.latest.state is ContainerState.EXITED:
         return f", for the {_ordinal(component.ends)} time" if component.ends > 1 else ""
-    return (
-        f" again, after it exited {component.ends} times"
-        if component.ends > 1
-        else " again, after it exited once"
-        if component.ends
-        else ""
-    )
+    if not component.ends:
+        return ""
+    return f" again, after it exited {'once' if component.ends == 1 else f'{component.ends} times'}"
 
 
 def _ordinal(number: int) -> str:

@@ -120,17 +120,17 @@ def _is_own(line: str) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """A static pod. `containers` are those that the runtime still knows, one for each start, the latest first.
-
-    `errors` are the last ones of a container that has exited. `image` is the one in its manifest; it is read only if
-    the pod has started and has no container.
-    """
+    """A static pod."""
 
     name: str
     containers: tuple[Container, ...] = ()
+    """The containers that the runtime still knows, one for each start, the latest first."""
     begun: bool = True
+    """Whether the kubelet has begun to start the pod."""
     errors: tuple[str, ...] = ()
+    """The last errors of a container that has exited."""
     image: str = ""
+    """The image in the manifest. It is read only if the pod has begun and has no container."""
     image_missing: bool = False
 
     @property
@@ -170,18 +170,17 @@ class Component:
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """The machine at one moment.
-
-    `kubelet` is None if no service manager knows it, or it was not requested; `journal` are its last lines, if they
-    were read. `runtime` is why the container runtime does not answer, '' if it does. `cluster` is the cluster's view,
-    None if it was not requested.
-    """
+    """The machine at one moment."""
 
     kubelet: ServiceState | None = None
+    """The state of the kubelet's service; None if no service manager knows it, or it was not requested."""
     journal: tuple[str, ...] = ()
+    """The last lines of the kubelet, if they were read."""
     runtime: str = ""
+    """Why the container runtime does not answer; '' if it does."""
     components: tuple[Component, ...] = ()
     cluster: ClusterView | None = None
+    """The cluster's view of the machine; None if it was not requested."""
 
 
 def observe(host: Host, names: Sequence[str], *, journal: bool) -> Observation:

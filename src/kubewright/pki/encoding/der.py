@@ -140,7 +140,11 @@ def _dotted(content: bytes) -> str:
     try:
         while position < len(content):
             value, position = _base128(content, position)
-            arcs += [value] if arcs else [value // 40, value % 40] if value < 80 else [2, value - 80]
+            if arcs:
+                arcs.append(value)
+            else:  # the first two arcs share a number (X.690, section 8.19.4)
+                first = min(value // 40, 2)
+                arcs = [first, value - 40 * first]
     except IndexError:
         raise DERError("an object identifier is cut off") from None
     return ".".join(map(str, arcs))

@@ -83,7 +83,10 @@ def allow_old(host: Host, key: HubKey, error: OldState) -> None:
 
 
 def end_old(host: Host, key: HubKey) -> None:
-    """Disable opening states of an earlier format with this key; a key that cannot be changed never opened one."""
+    """Record that from now on the key opens no state of an earlier format.
+
+    Nothing to do for a credential: it cannot be changed, and never opened such a state.
+    """
     if key.path is not None and key.note != SEALED_ONLY:
         with suppress(HostError):
             host.ensure(key.noted(SEALED_ONLY))
