@@ -287,7 +287,10 @@ class StoreHost(ABC):
         return change
 
     def _ensure_directory(self, desired: Directory) -> Change:
-        change = decisions.decide_directory(self.state(checked(desired.path)), desired)
+        found = self.state(checked(desired.path))
+        if found is not None and found.kind is Kind.LINK:  # administrators move large directories to other disks
+            found = self.state(self._store.real(desired.path)) or found
+        change = decisions.decide_directory(found, desired)
         if change:
             self._store.make(desired)
         return change

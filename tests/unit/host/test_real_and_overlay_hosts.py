@@ -221,6 +221,17 @@ def test_an_overlay_reads_what_was_written_and_writes_nothing(host, tmp_path):
     assert [change.action for change in over.changes] == [Action.UPDATE, Action.CREATE, Action.CREATE, Action.DELETE]
 
 
+def test_a_directory_may_be_a_link_to_another_one(host, tmp_path):
+    (tmp_path / "disk").mkdir(mode=0o755)
+    (tmp_path / "etcd").symlink_to("disk")
+    assert host.ensure(Directory(path=host.layout.etcd_data, mode=0o700)).action is Action.NONE
+    assert host.ensure(Directory(path=host.layout.etcd_data, mode=0o700, enforce=True)).action is Action.UPDATE
+    assert ((tmp_path / "etcd").is_symlink(), (tmp_path / "disk").stat().st_mode & 0o777) == (True, 0o700)
+    (tmp_path / "disk").rmdir()
+    with pytest.raises(HostError, match="etcd is a symbolic link, not a directory"):
+        host.ensure(Directory(path=host.layout.etcd_data, mode=0o700))
+
+
 def test_removed_files_do_not_reappear_with_their_directory(host):
     host.ensure(manifest(host))
     over = OverlayHost(host)

@@ -164,6 +164,12 @@ CASES: dict[str, tuple[Prepare, Act]] = {
     "a directory": (nothing, make("kubernetes/a/b", mode=0o700)),
     "a file where the directory is": (a_file("kubernetes"), make("kubernetes")),
     "a link where the directory is": (both(a_directory("real"), a_link("kubernetes", "real")), make("kubernetes")),
+    "a link to a directory with another mode": (
+        both(a_directory("real"), a_link("kubernetes", "real")),
+        make("kubernetes", mode=0o700, enforce=True),
+    ),
+    "a link to a file where the directory is": (both(a_file("real"), a_link("kubernetes", "real")), make("kubernetes")),
+    "a link to nothing where the directory is": (a_link("kubernetes", "nothing"), make("kubernetes")),
     "a directory below a file": (a_file("kubernetes"), make("kubernetes/a/b")),
     "a directory below a link to nothing": (a_link("kubernetes", "nothing"), make("kubernetes/a")),
     "the owner of nothing": (nothing, own("kubernetes")),
