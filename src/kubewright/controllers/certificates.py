@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from datetime import timedelta
 
 from kubewright.base.clock import Clock
@@ -241,11 +241,16 @@ class Cleaner:
     async def clean(self) -> int:
         """Go through all requests once, and return how many were deleted. Failures are left to the next pass."""
         seen = {identity_of(csr)[0]: csr for csr in self._csrs.objects.values()}
+        reasons = await self._reasons(seen.values())
+        return sum([await self._delete(seen[name], name, reason) for name, reason in reasons.items()])
+
+    async def _reasons(self, found: Iterable[Object]) -> dict[str, str]:
+        """Return why requests are to be deleted, by name."""
         now = self._clock.now()
         reasons: dict[str, str] = {}
         pending: list[Pending] = []
-        for number, found in enumerate(seen.values(), start=1):
-            csr = requests.read(found)
+        for number, one in enumerate(found, start=1):
+            csr = requests.read(one)
             if (reason := cleaning.decide(csr, now=now)) is not None:
                 reasons[csr.name] = reason
             if (row := cleaning.pending(csr)) is not None:
@@ -253,21 +258,21 @@ class Cleaner:
             if not number % AT_A_TIME:
                 await asyncio.sleep(0)
         replaced = {name: f"replaced by {newer}" for name, newer in cleaning.superseded(pending).items()}
-        deleted = 0
-        for name, reason in {**replaced, **reasons}.items():
-            uid, version = (str(core.metadata(seen[name]).get(key) or "") for key in ("uid", "resourceVersion"))
-            try:
-                await self._api.delete(CERTIFICATE_SIGNING_REQUEST, name, uid=uid, resource_version=version)
-            except (NotFound, Conflict):  # it was decided in the meantime, or the name belongs to another request now
-                continue
-            except KubewrightError as error:
-                _log.warning("%s: %s stays until the next pass: %s", self.name, name, error)
-                self._telemetry.outcome(self.name, "error")
-                continue
-            deleted += 1
-            self._telemetry.outcome(self.name, "deleted")
-            _log.info("%s is deleted: %s", name, reason)
-        return deleted
+        return {**replaced, **reasons}
+
+    async def _delete(self, found: Object, name: str, reason: str) -> bool:
+        uid, version = (str(core.metadata(found).get(key) or "") for key in ("uid", "resourceVersion"))
+        try:
+            await self._api.delete(CERTIFICATE_SIGNING_REQUEST, name, uid=uid, resource_version=version)
+        except (NotFound, Conflict):  # it was decided in the meantime, or the name belongs to another request now
+            return False
+        except KubewrightError as error:
+            _log.warning("%s: %s stays until the next pass: %s", self.name, name, error)
+            self._telemetry.outcome(self.name, "error")
+            return False
+        self._telemetry.outcome(self.name, "deleted")
+        _log.info("%s is deleted: %s", name, reason)
+        return True
 
 
 class SharedReviews:

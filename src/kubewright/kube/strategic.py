@@ -144,14 +144,17 @@ def _ordered(patch: Sequence[Any], merged: list[Any], order: object, found: list
     wanted, before = [name(one) for one in order], [name(one) for one in found]
     if any(name(one) not in wanted for one in patch):
         raise PatchError(f"the list of {_ORDER} does not name everything that the patch has")
+
+    def came_before(one: Any, other: Any) -> bool:
+        both_known = name(one) in before and name(other) in before
+        return both_known and before.index(name(one)) < before.index(name(other))
+
     named = sorted((one for one in merged if name(one) in wanted), key=lambda one: wanted.index(name(one)))
-    left = [one for one in merged if name(one) not in wanted]
+    others = [one for one in merged if name(one) not in wanted]
     result = []
-    while named and left:
-        known = name(named[0]) in before and name(left[0]) in before
-        earlier = known and before.index(name(left[0])) < before.index(name(named[0]))
-        result.append((left if earlier else named).pop(0))
-    return [*result, *named, *left]
+    while named and others:
+        result.append(others.pop(0) if came_before(others[0], named[0]) else named.pop(0))
+    return [*result, *named, *others]
 
 
 def _identity(key: str) -> Callable[[Any], Any]:

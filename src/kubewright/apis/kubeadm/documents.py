@@ -80,20 +80,19 @@ def select(documents: Sequence[Document], *, strict: bool, use: Collection[str] 
     found: dict[str, tuple[_GVK, Document]] = {}
     for document in documents:
         gvk = _identify(document)
+        problem = note = ""
         if isinstance(gvk, str):
-            problems += [f"{document.where()}: {shortened(gvk)}"] if len(problems) < MOST_SHOWN else []
-            continue
-        if gvk.kind in found and len(problems) >= MOST_SHOWN:
-            continue
-        if gvk.kind in found:
-            problems.append(f"{document.where()}: kind {gvk.kind} is given twice, first in {found[gvk.kind][1].where()}")
-            continue
-        found[gvk.kind] = gvk, document
-        if len(problems) + len(notes) >= MOST_SHOWN:
-            continue
-        problem, note = _verdict(gvk, strict=strict, use=use, allow_deprecated=allow_deprecated)
-        problems += [f"{document.where()}: {shortened(problem)}"] if problem else []
-        notes += [f"{document.where()}: {shortened(note)}"] if note else []
+            problem = shortened(gvk)
+        elif gvk.kind in found:
+            problem = f"kind {gvk.kind} is given twice, first in {found[gvk.kind][1].where()}"
+        else:
+            found[gvk.kind] = gvk, document
+            if len(problems) + len(notes) < MOST_SHOWN:
+                problem, note = map(shortened, _verdict(gvk, strict=strict, use=use, allow_deprecated=allow_deprecated))
+        if problem and len(problems) < MOST_SHOWN:
+            problems.append(f"{document.where()}: {problem}")
+        if note:
+            notes.append(f"{document.where()}: {note}")
     if problems:
         source = documents[0].source or "the configuration"
         raise DocumentError(f"{source} cannot be read", detail="\n".join(problems), remedy=_REMEDY)

@@ -49,19 +49,24 @@ def kube_proxy(
 
 
 def _with_corefile(api: KubeAPI, wanted: Iterable[Body], *, installed: str, say: Say) -> Iterable[Change]:
-    """Write the objects of CoreDNS. If the new release does not work with a customized Corefile, the installed one stays, as with kubeadm."""
+    """Write the objects of CoreDNS, and keep a customized Corefile in the form of the new release.
+
+    If the new release does not work with it, the installed release stays as well, as with kubeadm.
+    """
     found = _corefile(api)
     own = "" if corefile.is_default(found) else found
     obstacle = _obstacle(own, installed)
     if obstacle:
         say(f"CoreDNS {installed} is not upgraded: {obstacle}")
     for body in wanted:
-        stays = bool(obstacle) and body["kind"] == DEPLOYMENT.kind
-        desired = body
-        if own and body["kind"] == CONFIG_MAP.kind:
-            carried = own if obstacle else _migrated_corefile(own, installed)
-            stays, desired = carried == own, {**body, "data": {COREFILE: carried, BACKUP: own}}
-        yield ensure_object(api, DesiredObject(desired, write=Write.CREATE_ONLY if stays else Write.REPLACE))
+        desired, write = body, Write.REPLACE
+        if obstacle and body["kind"] == DEPLOYMENT.kind:
+            write = Write.CREATE_ONLY
+        elif own and body["kind"] == CONFIG_MAP.kind:
+            migrated = own if obstacle else _migrated_corefile(own, installed)
+            desired = {**body, "data": {COREFILE: migrated, BACKUP: own}}
+            write = Write.CREATE_ONLY if migrated == own else Write.REPLACE
+        yield ensure_object(api, DesiredObject(desired, write=write))
 
 
 def _target() -> str:

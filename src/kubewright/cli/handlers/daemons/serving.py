@@ -41,18 +41,13 @@ async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metri
     for authorization.
     """
     port = parsed.number("secure-port")
-    reviewers = ("authentication", "authorization")
-    named = {name: _named(path, files) for name in reviewers if port and (path := absolute(parsed.text(f"{name}-kubeconfig")))}
-
-    async def close() -> None:
-        for one in named.values():
-            await one.api.close()
-
     if not port:
-        return close
+        return _stop_nothing
     from kubewright.kube import health  # aiohttp takes 0.2 s: a daemon without a server starts without it
     from kubewright.kube.daemons.serving_identity import ClusterAuthorities, ServingIdentity
 
+    reviewers = ("authentication", "authorization")
+    named = {name: _named(path, files) for name in reviewers if (path := absolute(parsed.text(f"{name}-kubeconfig")))}
     authentication, authorization = (named[name].api if name in named else own for name in reviewers)
     known = ClusterAuthorities(authentication) if authentication is not None else None
     identity = ServingIdentity(_shown(parsed, files), client_ca=known)
@@ -70,9 +65,14 @@ async def serve(parsed: Parsed, *, files: Files, ready: Callable[[], str], metri
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await server.stop()
-        await close()
+        for one in named.values():
+            await one.api.close()
 
     return stop
+
+
+async def _stop_nothing() -> None:
+    """Do nothing: there is no server."""
 
 
 class _Named(NamedTuple):
