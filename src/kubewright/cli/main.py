@@ -96,16 +96,7 @@ def main(argv: Sequence[str] | None = None, *, table: Table = TABLE) -> int:
         verbosity = parsed.number("v") or 0
         if verbosity > 0:
             _start_log(parsed, verbosity)
-        for notice in parsed.notices:
-            sys.stderr.write(f"{notice}\n")
-        if parsed.command is ROOT and VERSION.name in parsed.given and parsed.flag(VERSION.name) and not parsed.wants_help:
-            return _version(program)
-        if not parsed.command.handler or parsed.wants_help:
-            return _help(parsed, program=program)
-        if parsed.text("rootfs"):
-            _change_root(parsed.text("rootfs"), handler=parsed.command.handler)
-        handler: Callable[[parser.Parsed], int] = imported(parsed.command.handler)
-        return handler(parsed)
+        return _run_command(parsed, program=program)
     except KubewrightError as error:
         return _fail(error, command, verbosity=verbosity)
     except KeyboardInterrupt as stop:
@@ -121,6 +112,19 @@ def main(argv: Sequence[str] | None = None, *, table: Table = TABLE) -> int:
             return _stopped(error.__cause__, command)
         known = _of_the_system(error)
         return _bug(error, verbosity=verbosity) if known is None else _fail(known, command, verbosity=verbosity)
+
+
+def _run_command(parsed: parser.Parsed, *, program: str) -> int:
+    for notice in parsed.notices:
+        sys.stderr.write(f"{notice}\n")
+    if parsed.command is ROOT and VERSION.name in parsed.given and parsed.flag(VERSION.name) and not parsed.wants_help:
+        return _version(program)
+    if not parsed.command.handler or parsed.wants_help:
+        return _help(parsed, program=program)
+    if parsed.text("rootfs"):
+        _change_root(parsed.text("rootfs"), handler=parsed.command.handler)
+    handler: Callable[[parser.Parsed], int] = imported(parsed.command.handler)
+    return handler(parsed)
 
 
 def _of_the_system(error: Exception) -> HostError | None:

@@ -103,12 +103,13 @@ def diff(parsed: Parsed) -> int:
     found = upgrade_diff.configuration(
         stored, present, version=_checked(version), host=machine.host(Layout()), patches=patches.directory if patches else ""
     )
-    context = parsed.number("context-lines") if "context-lines" in parsed.given else configuration.diff.context_lines or CONTEXT_LINES
+    context = configuration.diff.context_lines or CONTEXT_LINES
+    if "context-lines" in parsed.given:
+        context = parsed.number("context-lines") or 0
     host = machine.host(upgrade_diff.layout_of(found, Layout()))
-    texts, form = [*upgrade_diff.differences(found, present, host=host, context=max(context or 0, 0))], parsed.text("output")
-    places = [str(host.layout.manifest(name)) for name in present]
-    shown = [{"manifest": place, "diff": text} for place, text in zip(places, texts, strict=True) if text]
-    write_output({"differs": bool(shown), "manifests": shown}, "".join(texts), form=form)
+    texts = upgrade_diff.differences(found, present, host=host, context=max(context, 0))
+    shown = [{"manifest": str(host.layout.manifest(name)), "diff": text} for name, text in zip(present, texts, strict=True) if text]
+    write_output({"differs": bool(shown), "manifests": shown}, "".join(one["diff"] for one in shown), form=parsed.text("output"))
     return 0
 
 
