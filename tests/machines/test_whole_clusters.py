@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from machine_kit import eventually
-from whole_kit import Cluster, clusters, fetched, web
+from whole_kit import Cluster, clusters, fetched, foreign, web
 
 from kubewright.local.whole.members import HOST_NAME
 from kubewright.local.whole.services import volumes
@@ -111,6 +111,11 @@ def test_pods_run_survive_a_killed_machine_and_leave_nothing(cluster: Cluster, p
     cut.write_bytes((cluster.state / "web.tar").read_bytes()[:3000])
     refused = cluster.call("local", "load", "--name", cluster.name, str(cut), check=False)
     assert (refused.returncode, "cannot be loaded into" in refused.stderr) == (1, True)
+
+    other = foreign(cluster.state / "web.tar", cluster.state / "arm64.tar")
+    refused = cluster.call("local", "load", "--name", cluster.name, str(other), check=False)
+    assert (refused.returncode, "are for linux/arm64, the machines are linux/amd64" in refused.stderr) == (1, True), refused.stderr
+    assert "arm64" not in cluster.inside("worker-1", "ctr", "-n", "k8s.io", "images", "ls", "-q").stdout
 
     cluster.kubectl("apply", "-f", "-", text=WORKLOAD)
     cluster.kubectl("rollout", "status", "deployment/web", "--timeout", "10m")

@@ -35,8 +35,14 @@ def test_killed_commands_and_machines_are_survived(cluster: Cluster) -> None:
     made = cluster.up()
     assert (made["state"], states(made)) == ("Ready", {"control-plane": "Running", "worker-1": "Running"})
 
-    assert cluster.killed_up(joins("worker-2"), "--nodes", "2")
-    assert cluster.up()["nodes"]["ready"] == 3
+    assert cluster.killed_up(joins("worker-2"), "--nodes", "2", "--mount", f"{cluster.state}:/mnt/killed")
+    mounted = {"control-plane", "worker-1", "worker-2"}
+    assert {name for name in mounted if cluster.inside(name, "mountpoint", "-q", "/mnt/killed", check=False).returncode == 0} == mounted
+    resumed = cluster.up()
+    assert resumed["nodes"]["ready"] == 3
+    gone = {change["target"] for change in resumed["changes"] if change["action"] == "delete"}
+    assert {f"mount /mnt/killed of {cluster.name}-{name}" for name in mounted} <= gone
+    assert {cluster.inside(name, "mountpoint", "-q", "/mnt/killed", check=False).returncode for name in mounted} == {32}
 
     # the control plane loses power while a machine joins, which is not waited for; and so does this machine, when it joins again
     for lost in ("control-plane", "worker-3"):

@@ -176,6 +176,17 @@ def docker_archive(oci_archive: Path, target: Path, reference: str) -> Path:
     return target
 
 
+def foreign(oci_archive: Path, target: Path) -> Path:
+    """Write the image of an OCI archive for another architecture and under the name `arm64`, as a Docker archive."""
+    docker_archive(oci_archive, target.with_suffix(".ours"), "docker.io/library/arm64:dev")
+    with tarfile.open(target.with_suffix(".ours")) as source, tarfile.open(target, "w") as made:
+        for entry in source:
+            content = source.extractfile(entry)
+            assert content is not None
+            oci.add(made, entry.name, content.read().replace(b'"architecture":"amd64"', b'"architecture":"arm64"'))
+    return target
+
+
 def states(status: Mapping[str, Any]) -> dict[str, str]:
     """Return the states of machines in a status, by name without that of the cluster."""
     return {machine["name"].removeprefix(f"{status['name']}-"): machine["state"] for machine in status["machines"]}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kubewright.base.clock import SystemClock
-from kubewright.base.errors import HostError
+from kubewright.base.errors import HostError, WaitTimeout
 from kubewright.base.events import SilentReporter
 from kubewright.base.records import dataclass, replace
 from kubewright.base.wait import PollingWaiter
@@ -47,7 +47,9 @@ systemd.
 _INNER: Final = ("payload/init.scope", "payload")
 """Where commands enter a machine, below its directory: the cgroup that its systemd has made for itself, because with version 2 those that
 give controllers to others have no processes; or the one that systemd-nspawn made for the machine, if it has made one."""
-_JOIN = 'umask 022; while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs"; shift; done; shift; exec "$@"'
+_JOIN = 'umask 022; while [ "$1" != -- ]; do echo 0 > "$1/cgroup.procs"{otherwise}; shift; done; shift; exec "$@"'
+_ENDS_WITHIN: Final = 10.0
+"""Seconds for the last process that was about to enter cgroups when they were removed."""
 
 
 def hierarchies(table: Path = Path("/proc/mounts")) -> list[Path]:
@@ -81,9 +83,10 @@ class Cgroups:
         """Return the arguments that start a program in these cgroups, so that it and its children are in them from the beginning.
 
         A small shell enters them first: between fork and exec, Python must not run any code while there are threads.
-        It also sets the usual umask, because files in machines are read by other users than root.
+        It also sets the usual umask, because files in machines are read by other users than root. If the cgroups have been
+        removed in the meantime, it starts nothing.
         """
-        words = _joining(self.own, argv)
+        words = _joining(self.own, argv, otherwise=" || exit 1")
         return self.scope.started_in(words) if self.scope else words
 
     def inside(self, argv: Sequence[str]) -> list[str]:
@@ -147,13 +150,21 @@ class Cgroups:
                     _remove(path)
 
     def remove(self) -> None:
-        """Remove the directories. They must contain no processes."""
-        self.clear()
+        """Kill everything in them, also a process that enters them only now, and remove the directories."""
+        with suppress(WaitTimeout):
+            waiter = PollingWaiter(clock=SystemClock(), reporter=SilentReporter())
+            waiter.until(self._remove_own, within=_ENDS_WITHIN, saying=f"the cgroups of {self.name} to be empty", every=0.01, at_most=0.1)
         for directory in self.own:
-            _remove(directory)
             _remove(directory.parent)
         if self.scope:
             self.scope.release()
+
+    def _remove_own(self) -> str | None:
+        self.kill()
+        self.clear()
+        for directory in self.own:
+            _remove(directory)
+        return next((f"{directory} is in use" for directory in self.own if directory.exists()), None)
 
 
 def named(group: str) -> list[Cgroups]:
@@ -177,8 +188,13 @@ def _names() -> set[str]:
     return found | (scopes.names() if scopes.is_owner() else set())
 
 
-def _joining(directories: Sequence[Path], argv: Sequence[str]) -> list[str]:
-    return ["/bin/sh", "-c", _JOIN, "sh", *(str(path) for path in directories), "--", *argv] if directories else [*argv]
+def _joining(directories: Sequence[Path], argv: Sequence[str], *, otherwise: str = "") -> list[str]:
+    """Return the arguments that enter cgroups and run a program. `otherwise` is what the shell does if it cannot enter one."""
+    return (
+        ["/bin/sh", "-c", _JOIN.format(otherwise=otherwise), "sh", *(str(path) for path in directories), "--", *argv]
+        if directories
+        else [*argv]
+    )
 
 
 def _make(directory: Path) -> None:

@@ -232,7 +232,7 @@ def sweep(name: str, directory: Path, *, keep: bool = False) -> None:
     """
     found = cgroups.named(name)
     for one in found:
-        one.kill()
+        one.remove()  # first, so that no process can enter them any more
     places = [MachinePlaces(path) for path in sorted(directory.glob("*/")) if path.is_dir() and not path.is_symlink()]
     for place in places:
         clear_host(name, place)
@@ -240,8 +240,6 @@ def sweep(name: str, directory: Path, *, keep: bool = False) -> None:
     networks.end_translation(network.bridge)
     firewall.remove(network.bridge)
     network.remove()
-    for one in found:
-        one.remove()
     if not keep:
         for place in places:
             run("rm", "-rf", "--one-file-system", str(place.root_directory))

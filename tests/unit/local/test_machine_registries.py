@@ -157,3 +157,15 @@ def test_what_was_made_before_a_proxy_is_refused_is_removed(tmp_path: Path, monk
     with pytest.raises(UsageError, match="HTTPS_PROXY"):
         up.up(paths, UpOptions(machines=True), sources=sources, reporter=SilentReporter(), clock=FakeClock(), random=SystemRandom())
     assert done == ["claimed", "swept"]
+
+
+@pytest.mark.parametrize("is_complete", [False, True])
+def test_an_interruption_removes_machines_only_until_their_cluster_is_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_complete: bool
+) -> None:
+    paths, done = ClusterPaths(tmp_path), list[str]()
+    monkeypatch.setattr(up, "sweep", lambda _: done.append("swept"))
+    with pytest.raises(KeyboardInterrupt), up._undone_on_failure(paths):
+        record.save(replace(CLUSTER, made=is_complete), paths.record)
+        raise KeyboardInterrupt
+    assert done == ([] if is_complete else ["swept"])

@@ -18,7 +18,7 @@ def cgroups_at(*directories: Path, scope: Scope | None = None) -> Cgroups:
     found = Cgroups("group_one")
     found.scope, found.own = scope, [*directories]
     for directory in directories:
-        directory.mkdir(exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
     return found
 
 
@@ -79,6 +79,33 @@ def test_cgroups_that_a_machine_has_made_are_removed_when_its_power_is_cut(tmp_p
     machine.clear()
     assert [*(tmp_path / "cpu").iterdir()] == []
     assert (tmp_path / "cpu").is_dir()
+
+
+def test_a_machine_does_not_start_outside_of_its_cgroups(tmp_path: Path) -> None:
+    machine = cgroups_at(tmp_path / "cpu", tmp_path / "memory")
+    argv = machine.within(["touch", str(tmp_path / "started")])
+    (tmp_path / "memory").rmdir()
+    assert subprocess.run(argv, stderr=subprocess.DEVNULL, check=False).returncode == 1
+    (tmp_path / "memory").mkdir()
+    assert not (tmp_path / "started").exists()
+    assert subprocess.run(argv, check=False).returncode == 0
+    assert (tmp_path / "started").exists()
+
+
+def test_a_process_that_enters_cgroups_while_they_are_removed_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, late = cgroups_at(tmp_path / "machines" / "cpu"), tmp_path / "machines" / "cpu" / "process"
+    kills = list[int]()
+
+    def kill(**_: float) -> None:
+        kills.append(1)
+        if len(kills) == 1:
+            late.touch()
+        else:
+            late.unlink()
+
+    monkeypatch.setattr(machine, "kill", kill)
+    machine.remove()
+    assert (len(kills), [*tmp_path.iterdir()]) == (2, [])
 
 
 @pytest.mark.parametrize("inner", ["", "payload", "payload/init.scope"])

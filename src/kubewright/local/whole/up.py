@@ -84,7 +84,7 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
         parts = ensure_parts(version=cluster.kubernetes_version, sources=sources, reporter=reporter)
         if found is not None and not found.made:
             sweep(paths)  # of a start that did not succeed
-        with _undone_on_failure(paths, cluster), holding(Deadline(options.within, clock=clock)):
+        with _undone_on_failure(paths), holding(Deadline(options.within, clock=clock)):
             network = members.claim_network(paths, cluster)
             cluster = replace(_addressed(cluster, network), disks=str(disks()))
             former = found if found is not None and found.made else cluster
@@ -302,12 +302,13 @@ def _require_possible(paths: ClusterPaths, cluster: ClusterRecord, options: UpOp
 
 
 @contextmanager
-def _undone_on_failure(paths: ClusterPaths, cluster: ClusterRecord) -> Iterator[None]:
+def _undone_on_failure(paths: ClusterPaths) -> Iterator[None]:
     """Remove the machines of a cluster that could not be created. An existing one is left as it is, for inspection and repair."""
     try:
         yield
     except BaseException:
-        if not cluster.made:
+        found = record.load(paths.record)
+        if found is None or not found.made:  # it may have been completed just before an interruption
             sweep(paths)
         raise
 
