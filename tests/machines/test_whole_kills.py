@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
+from subprocess import DEVNULL
 from typing import Any
 
 import pytest
@@ -15,6 +19,9 @@ from whole_kit import Cluster, clusters, states
 
 from kubewright.local.whole import members
 from kubewright.machines.parts import Parts
+
+MOMENTS = (0.4, 0.6, 0.8, 1, 1.5, 2, 3, 4, 6, 8, 12, 16, 24)
+"""Seconds after which a start is interrupted: from before its first change until it is complete, on hosts of any speed."""
 
 
 @pytest.fixture
@@ -35,7 +42,8 @@ def test_killed_commands_and_machines_are_survived(cluster: Cluster) -> None:
     made = cluster.up()
     assert (made["state"], states(made)) == ("Ready", {"control-plane": "Running", "worker-1": "Running"})
 
-    assert cluster.killed_up(joins("worker-2"), "--nodes", "2", "--mount", f"{cluster.state}:/mnt/killed")
+    (cluster.state / "seen").mkdir()
+    assert cluster.killed_up(joins("worker-2"), "--nodes", "2", "--mount", f"{cluster.state}/seen:/mnt/killed")
     mounted = {"control-plane", "worker-1", "worker-2"}
     assert {name for name in mounted if cluster.inside(name, "mountpoint", "-q", "/mnt/killed", check=False).returncode == 0} == mounted
     resumed = cluster.up()
@@ -57,6 +65,22 @@ def test_killed_commands_and_machines_are_survived(cluster: Cluster) -> None:
     assert ending.wait() in {0, -signal.SIGKILL}
     cluster.down()
     assert cluster.traces() == []
+
+
+def test_ctrl_c_at_any_moment_of_a_start_leaves_nothing(cluster: Cluster) -> None:
+    for seconds in MOMENTS:
+        words = ("up", "--name", cluster.name, "--wait", "20m", "--machines", "--nodes", "1")
+        process = cluster.start(*words, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+        is_interrupted = process.wait() in {130, -signal.SIGINT}
+        assert is_interrupted or process.returncode == 0, seconds
+        left = [trace for trace in cluster.traces() if not trace.startswith(str(cluster.paths.root))]
+        assert not (is_interrupted and left), seconds
+        cluster.down()
+        assert (cluster.traces(), list(cluster.state.iterdir())) == ([], []), seconds
 
 
 def lose_power(cluster: Cluster, machine: str, event: Mapping[str, Any]) -> bool:

@@ -187,7 +187,7 @@ class Machine:
         """Undo `bind`; returns whether something was mounted. Running pods keep it until they end."""
         if not self._has_mount(target):
             return False
-        self.run("umount", "-R", "-l", target)
+        self.run("umount", "-l", target)  # with all below it; a recursive one fails if some of these are hidden (umount(2), MNT_DETACH)
         return True
 
     def _has_mount(self, target: str) -> bool:

@@ -1,8 +1,9 @@
 """Mounts a directory or file of the host in a running machine: `python -m kubewright.machines.mounting PID SOURCE TARGET ro|rw`.
 
-mount(2) cannot reach from one mount namespace into another; open_tree(2) and move_mount(2) can (Linux 5.2). With `ro`,
-mount_setattr(2) makes the mount and those below it read-only (Linux 5.12) before the machine sees them. A separate
-process does this, because only a process with a single thread may enter another mount namespace (setns(2)).
+mount(2) cannot reach from one mount namespace into another; open_tree(2) and move_mount(2) can (Linux 5.2). Before the
+machine sees the mount and those below it, mount_setattr(2) makes them slaves (Linux 5.12), so that the host keeps what
+the machine unmounts, and with `ro` read-only. A separate process does this, because only a process with a single thread
+may enter another mount namespace (setns(2)).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _CLONE: Final = 0x1 | 0x8000
 _FROM_DESCRIPTOR: Final = 0x4
 _ITSELF: Final = 0x1000 | 0x8000
 """AT_EMPTY_PATH and AT_RECURSIVE: the tree of a descriptor."""
-_READ_ONLY: Final = struct.pack("=QQQQ", 1, 0, 0, 0)
-"""A mount_attr that sets MOUNT_ATTR_RDONLY (linux/mount.h)."""
+_ATTRIBUTES: Final = {"ro": struct.pack("=QQQQ", 1, 0, 1 << 19, 0), "rw": struct.pack("=QQQQ", 0, 0, 1 << 19, 0)}
+"""Each a mount_attr: MOUNT_ATTR_RDONLY or nothing is set, nothing cleared, and the propagation is MS_SLAVE (linux/mount.h)."""
 _MOUNT_NAMESPACE: Final = 0x00020000
 
 
@@ -43,8 +44,7 @@ def main() -> int:
 
     try:
         tree = call(libc.syscall, _OPEN_TREE, _HERE, os.fsencode(source), _CLONE)
-        if mode == "ro":
-            call(libc.syscall, _MOUNT_SETATTR, tree, b"", _ITSELF, _READ_ONLY, len(_READ_ONLY))
+        call(libc.syscall, _MOUNT_SETATTR, tree, b"", _ITSELF, _ATTRIBUTES[mode], len(_ATTRIBUTES[mode]))
         namespace = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
         call(libc.setns, namespace, _MOUNT_NAMESPACE)
         make_place(Path(target), is_directory=is_directory)

@@ -170,6 +170,27 @@ def test_nothing_below_a_read_only_mount_of_a_running_machine_can_be_written_to(
     )
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts in other namespaces")
+def test_what_is_unmounted_in_a_machine_stays_mounted_on_the_host(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.mkdir()
+    # on most hosts, mounts are shared (mount_namespaces(7)); only this shell's are here
+    script = f"""
+        mount --bind {source} {source} && mount --make-shared {source} && mkdir {source}/below && mount -t tmpfs none {source}/below || exit 1
+        unshare --mount --propagation slave sleep 60 & machine=$!; trap "kill $machine" EXIT
+        until [ "$(readlink /proc/$machine/ns/mnt)" != "$(readlink /proc/$$/ns/mnt)" ]; do sleep 0.01; done
+        for mode in rw ro; do
+            {sys.executable} -P -m kubewright.machines.mounting $machine {source} {target}/$mode $mode || exit 1
+            nsenter -t $machine -m mountpoint -q {target}/$mode/below || exit 2
+            nsenter -t $machine -m umount -l {target}/$mode || exit 3
+            mountpoint -q {source}/below || exit 4
+        done
+    """
+    argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
+    ended = subprocess.run(argv, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_a_mount_below_another_is_mounted_after_it() -> None:
     given = tuple(map(str, mounts.parse_all(["/a:/mnt/x/y", "/b:/mnt/x", "/c:/data:ro"])))
     assert [one.target for one in members.binds(replace(CLUSTER, mounts=given))] == ["/data", "/mnt/x", "/mnt/x/y"]
