@@ -13,7 +13,7 @@ import base64
 import ipaddress
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from kubewright.apis import formats
@@ -27,8 +27,18 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
-def origin(url: str, *, what: str = "the server's address") -> tuple[str, str, str]:
-    """Split a base URL into scheme, `scheme://host:port` and path without a trailing slash.
+class Origin(NamedTuple):
+    """The parts of a base URL."""
+
+    scheme: str
+    server: str
+    """`scheme://host:port`, without a port if the URL has none."""
+    path: str
+    """Without a trailing slash."""
+
+
+def origin(url: str, *, what: str = "the server's address") -> Origin:
+    """Split a base URL.
 
     Raises UsageError for everything except http and https, and for user information, a query or a fragment; these are
     not shown, because they may be secret.
@@ -43,7 +53,8 @@ def origin(url: str, *, what: str = "the server's address") -> tuple[str, str, s
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise UsageError(f"{what} may contain only a host, a port and a path", remedy="write it like https://10.0.0.1:6443")
     shown = f"[{host}]" if ":" in host else host
-    return parts.scheme, f"{parts.scheme}://{shown}" + (f":{port}" if port is not None else ""), parts.path.rstrip("/")
+    server = f"{parts.scheme}://{shown}" + (f":{port}" if port is not None else "")
+    return Origin(parts.scheme, server, parts.path.rstrip("/"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,7 +37,7 @@ class _Client(ABC, Generic[TransportT]):
         transport: Callable[[Access], TransportT] | None = None,
     ) -> None:
         self.access = access
-        self._server = origin(access.server)[1]
+        self._server = origin(access.server).server
         self._field_manager = field_manager
         self._timeout = timeout
         self._proxies = proxies or Proxies()

@@ -81,7 +81,8 @@ class ClientSubject:
     def shared(self) -> Subject:
         """The input of the checks that also apply to requests for serving certificates."""
         answers = (self.evidence.records,) if self.evidence.records is not None else ()
-        found = Evidence(newer=self.evidence.newer, recent=self.evidence.recent, fetched=Fetched(answers=answers))
+        own = self.evidence
+        found = Evidence(key_holder=own.key_holder, newer=own.newer, recent=own.recent, fetched=Fetched(answers=answers))
         return Subject(csr=self.csr, details=self.details, evidence=found, policy=self.policy)
 
 
@@ -158,10 +159,6 @@ def _name_taken(subject: ClientSubject) -> str:
     return ""
 
 
-def _key_reuse(subject: ClientSubject) -> str:
-    return f"the key was used before: {subject.evidence.key_holder}" if subject.evidence.key_holder else ""
-
-
 def _awaits_person(subject: ClientSubject) -> str:
     return "the policy wants a person to approve it" if subject.policy.approval == HUMAN and not subject.is_renewal else ""
 
@@ -205,7 +202,7 @@ CHECKS: Final = (
         failed=_token_unlisted,
         patience=_NEW_ROW,
     ),
-    ClientCheck(id="C1h", reason="KeyReuse", verdict=DENY, summary="a key that no one else has used", failed=_key_reuse),
+    ClientCheck(id="C1h", reason="KeyReuse", verdict=DENY, summary="a key that no one else has used", failed=_shared("S18")),
     ClientCheck(id="C2c", reason="RecordUnavailable", verdict=WAIT, summary="the join records answered", failed=_shared("S11a")),
     ClientCheck(
         id="C2d",

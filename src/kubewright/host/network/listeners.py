@@ -88,11 +88,10 @@ def choose_loopback(listeners: Sequence[Listener], ports: Collection[int], *, av
     candidates = [listener for listener in listeners if listener.port in ports]
     taken = {listener.address for listener in candidates} | set(avoid)
     everywhere = [listener for listener in candidates if listener.address in _WILDCARDS]
-    number = int(FIRST_LOOPBACK)
-    while not everywhere and number <= int(_LAST_LOOPBACK):
-        if number & 0xFF not in {0, 255} and (address := str(ipaddress.IPv4Address(number))) not in taken:
+    for number in range(int(FIRST_LOOPBACK), int(_LAST_LOOPBACK) + 1) if not everywhere else ():
+        address = str(ipaddress.IPv4Address(number))
+        if address not in taken and number & 0xFF not in {0, 255}:
             return address
-        number += 1
     listed = ", ".join(str(port) for port in sorted({listener.port for listener in everywhere} or ports))
     raise PortInUse(
         f"no loopback address has the ports {listed} free",

@@ -14,6 +14,7 @@ from kubewright.kube import core
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.objects import DesiredObject, Write, ensure_object
 from kubewright.kube.resources import CONFIG_MAP, DEPLOYMENT
+from kubewright.lifecycle.steps.component_versions import image_tag
 from kubewright.lifecycle.steps.static_pods import Patched
 from kubewright.manifests import coredns as dns
 from kubewright.manifests import corefile, objects, patches
@@ -120,8 +121,7 @@ def _replicas(found: Body) -> int:
 
 def _tag(found: Body) -> str:
     """Return the release of CoreDNS in a Deployment, '' if it is unknown."""
-    containers = found.get("spec", {}).get("template", {}).get("spec", {}).get("containers") or [{}]
-    return str(containers[0].get("image", "")).partition("@")[0].rpartition("/")[2].partition(":")[2].removeprefix("v")
+    return image_tag(found.get("spec", {}).get("template", {})).removeprefix("v")
 
 
 def _corefile(api: KubeAPI) -> str:

@@ -20,8 +20,12 @@ def core(text: str) -> str:
 
 def version_of(pod: Mapping[str, Any]) -> str:
     """Return the version in the image tag of a static pod; '' if it has none."""
-    name = str(first_container(pod).get("image") or "").partition("@")[0].rpartition("/")[2]
-    return core(name.partition(":")[2])
+    return core(image_tag(pod))
+
+
+def image_tag(pod: Mapping[str, Any]) -> str:
+    """Return the image tag of the first container of a pod, '' without one; a following digest is ignored."""
+    return str(first_container(pod).get("image") or "").partition("@")[0].rpartition("/")[2].partition(":")[2]
 
 
 def first_container(pod: Mapping[str, Any]) -> Mapping[str, Any]:

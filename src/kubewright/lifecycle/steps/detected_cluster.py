@@ -21,6 +21,7 @@ from kubewright.base.records import dataclass
 from kubewright.host.failures import expected
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Host
+from kubewright.lifecycle.steps import component_versions
 from kubewright.manifests.pods import NAMESPACE
 
 ETCD: Final = "etcd"
@@ -40,7 +41,8 @@ class StaticPod:
 
     def argument(self, name: str) -> str:
         """Return the last value of an argument `--NAME=VALUE` of its first container, '' without it."""
-        words = [word for key in ("command", "args") for word in untyped.items(self._container.get(key)) if isinstance(word, str)]
+        container = component_versions.first_container(self.body)
+        words = [word for key in ("command", "args") for word in untyped.texts(container.get(key))]
         found = [word.partition("=")[2] for word in words if word.startswith(f"--{name}=")]
         return found[-1] if found else ""
 
@@ -62,7 +64,7 @@ class StaticPod:
     @property
     def image_tag(self) -> str:
         """The image tag of its first container, '' without one; a following digest is ignored."""
-        return str(self._container.get("image", "")).partition("@")[0].rpartition("/")[2].partition(":")[2]
+        return component_versions.image_tag(self.body)
 
     @property
     def user(self) -> int | None:
@@ -73,10 +75,6 @@ class StaticPod:
     @property
     def _spec(self) -> Mapping[str, object]:
         return untyped.mapping(self.body.get("spec"))
-
-    @property
-    def _container(self) -> Mapping[str, object]:
-        return next(map(untyped.mapping, untyped.items(self._spec.get("containers"))), {})
 
 
 def read_static_pod(files: FileReader, path: PurePosixPath) -> StaticPod | None:
