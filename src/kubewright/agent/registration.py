@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kubewright.agent.status import resources
 from kubewright.agent.status.facts import RECONCILED, SIMULATED, NodeFacts, default_labels
-from kubewright.agent.status.setters import Failed, compute, copied, nothing
+from kubewright.agent.status.setters import Failed, compute, copied, ignore_failure
 from kubewright.agent.status.snapshot import Snapshot
 from kubewright.kube.core import Object
 
@@ -18,7 +18,9 @@ ATTACH_DETACH: Final = "volumes.kubernetes.io/controller-managed-attach-detach"
 _RESOURCE_MAPS: Final = ("capacity", "allocatable")
 
 
-def first_node(facts: NodeFacts, *, now: str, snapshot: Snapshot | None = None, storage: str = "", failed: Failed = nothing) -> Object:
+def first_node(
+    facts: NodeFacts, *, now: str, snapshot: Snapshot | None = None, storage: str = "", failed: Failed = ignore_failure
+) -> Object:
     """Return the Node object that registration sends, complete status included; further arguments as for `setters.compute`."""
     profile = facts.profile
     own = default_labels(host_name=facts.name, operating_system=profile.operating_system, architecture=profile.architecture)

@@ -42,8 +42,8 @@ class Patience:
     """Calls one API server with a token until it answers.
 
     `api` and `anonymous` create clients with the token and without one: a server that does not know the token does
-    not tell its holder whether it is ready. `within` is the limit in seconds; `passes` decides which errors other
-    than refusals are worth another attempt. The reason for waiting is reported once a second.
+    not tell its holder whether it is ready. `within` is the limit in seconds; `passes` returns whether an error other
+    than a refusal may pass, so that another attempt is worthwhile. The reason for waiting is reported once a second.
     """
 
     api: Callable[[], KubeAPI]
@@ -60,7 +60,7 @@ class Patience:
         read, the server gets `REFUSED` more seconds from the moment at which it knows the permissions.
         """
         start = reported = self.clock.monotonic()
-        since: float | None = None
+        refused_since: float | None = None
         stage = _Stage.STARTING
 
         def report(error: Exception, _: int) -> None:
@@ -71,16 +71,19 @@ class Patience:
                 self.reporter.emit(Waiting(what="the API server to answer", reason=str(error), elapsed=now - start))
 
         def passes(error: Exception) -> bool:
-            nonlocal since, stage
+            nonlocal refused_since, stage
             if not isinstance(error, (Unauthorized, Forbidden)):
-                since = None
+                refused_since = None
                 return self.passes(error)
             now = self.clock.monotonic()
-            since = now if since is None else since
-            if now - since < REFUSED:
+            refused_since = now if refused_since is None else refused_since
+            if now - refused_since < REFUSED:
                 return True
-            before, stage, since = stage, self._stage(error), None
-            return stage is _Stage.STARTING or (stage is _Stage.RIGHTS_READ and before is not stage)
+            refused_since = None
+            earlier, stage = stage, self._stage(error)
+            if stage is _Stage.RIGHTS_READ:
+                return earlier is not _Stage.RIGHTS_READ  # once more: the server may still be reading the tokens
+            return stage is _Stage.STARTING
 
         return retry(call, clock=self.clock, on=passes, within=self.within, backoff=_PAUSES, failed=report)
 

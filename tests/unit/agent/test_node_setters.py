@@ -23,7 +23,7 @@ SEEN = Snapshot(
 REAL: dict[str, Any] = {"needs_pod_range": False}
 
 
-def status(seen: Snapshot = SEEN, *, storage: str = "", failed: Any = setters.nothing, **changes: Any) -> dict[str, Any]:
+def status(seen: Snapshot = SEEN, *, storage: str = "", failed: Any = setters.ignore_failure, **changes: Any) -> dict[str, Any]:
     node = registration.first_node(facts(**{**REAL, **changes}), now=NOW, snapshot=seen, storage=storage, failed=failed)
     found: dict[str, Any] = node["status"]
     return found
@@ -118,7 +118,7 @@ def test_handlers_of_an_earlier_runtime_are_removed_and_its_features_stay():
 
 
 def of_cloud(
-    node: dict[str, Any], *, given: tuple[str, ...] = (), cloud: bool = True, seen: Snapshot = SEEN, failed: Any = setters.nothing
+    node: dict[str, Any], *, given: tuple[str, ...] = (), cloud: bool = True, seen: Snapshot = SEEN, failed: Any = setters.ignore_failure
 ) -> dict[str, Any]:
     return setters.compute(node, facts(**REAL, external_cloud=cloud, node_ips=given), now=LATER, snapshot=seen, failed=failed)
 

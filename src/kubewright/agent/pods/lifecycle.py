@@ -74,7 +74,7 @@ def decide(pod: Mapping[str, Any], *, now: datetime, host: Sequence[str], addres
     if is_mirror(pod):
         return Nothing()
     if not rules.plays:
-        return _unplayed(pod)
+        return _end_if_never_run(pod)
     if is_deleting(pod):
         return _end(pod, now=now, rules=rules)
     if is_over(pod) or not addresses:
@@ -120,10 +120,10 @@ def pod_addresses(pod: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(row["ip"] for row in status.get("podIPs") or ()) or ((one,) if one else ())
 
 
-def _unplayed(pod: Mapping[str, Any]) -> PodAction:
-    """Delete a pod that never ran, because nothing else would delete it.
+def _end_if_never_run(pod: Mapping[str, Any]) -> PodAction:
+    """Complete the deletion of a pod that never ran: nothing else would.
 
-    One that ran here under a kubelet may still have containers.
+    A pod that ran on this machine under a kubelet is left alone, because it may still have containers.
     """
     metadata, status = pod["metadata"], pod.get("status", {})
     began = status.get("phase", "Pending") != "Pending" or status.get("containerStatuses") or status.get("initContainerStatuses")

@@ -99,8 +99,8 @@ Failed = Callable[[str, str], None]
 """Receives the name of each setter that failed, and why."""
 
 
-def nothing(_setter: str, _reason: str) -> None:
-    """Ignore setters that fail."""
+def ignore_failure(_setter: str, _reason: str) -> None:
+    """Ignore that a setter failed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,13 @@ class Draft:
 
 
 def compute(
-    node: Mapping[str, Any], facts: NodeFacts, *, now: str, snapshot: Snapshot | None = None, storage: str = "", failed: Failed = nothing
+    node: Mapping[str, Any],
+    facts: NodeFacts,
+    *,
+    now: str,
+    snapshot: Snapshot | None = None,
+    storage: str = "",
+    failed: Failed = ignore_failure,
 ) -> Object:
     """Return a copy of the Node with its current status and labels; the argument is not changed.
 

@@ -83,10 +83,10 @@ def serving(ctx: JoinContext) -> Waited:
 
 
 def _still_learns(ctx: JoinContext) -> str:
-    """Return that the temporary etcd of an earlier run is still running, although its manifest was removed.
+    """Return why the etcd that serves may be the temporary one of an earlier run; '' if it is not.
 
-    A kubelet that is just starting may run a pod whose manifest was removed in the meantime. It serves, because it has
-    data, and is stopped then.
+    A kubelet that is just starting may start this pod although its manifest was removed in the meantime. The pod serves,
+    because it has data, until the kubelet stops it.
     """
     if not ctx.resumed:
         return ""

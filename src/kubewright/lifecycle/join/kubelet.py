@@ -270,5 +270,5 @@ def _unanswered(ctx: JoinContext) -> str | None:
 
 
 def _age(request: dict[str, Any], now: datetime) -> float:
-    """Return seconds; with a wrong clock, a request seems too old or not yet created, and is not waited for."""
+    """Return the age of a request in seconds. If a clock is wrong, it is out of range, and the request is not waited for."""
     return (now - datetime.fromisoformat(request["metadata"]["creationTimestamp"])).total_seconds()

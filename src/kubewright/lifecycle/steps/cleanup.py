@@ -50,7 +50,7 @@ class Cleanup:
 
     @functools.cached_property
     def stopping(self) -> BackgroundTask[Change]:
-        """Stopping the kubelet, which may be started before its step."""
+        """The stop of the kubelet, which takes time and may therefore begin before its step."""
         return BackgroundTask(lambda: self.host.ensure(Service(name=SERVICE, running=False)))
 
     def attempt(self, work: Callable[[], Iterable[Change]]) -> Iterator[Change]:
@@ -91,7 +91,7 @@ def stop_kubelet(ctx: Cleanup) -> Iterator[Change]:
             ctx.warn("no service manager that knows the kubelet was found: make sure that it does not run")
             return
         runs = found.running or found.again
-    ctx.report_step("Stopping the kubelet service" * runs, "Would stop the kubelet service")
+    ctx.report_step("Stopping the kubelet service" if runs else "", "Would stop the kubelet service")
     yield ctx.stopping.result()
 
 
