@@ -6,18 +6,18 @@ The mode determines only the seams (`binding.bind`): a plan and kubeadm's dry ru
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Generic
 
-from kubewright.base.errors import HostError
+from kubewright.base.errors import HostError, UsageError
 from kubewright.base.events import Reporter, SilentReporter, Warned
 from kubewright.base.records import dataclass, replace
 from kubewright.host.desired import Directory
 from kubewright.host.locks import Lock
 from kubewright.lifecycle.binding import bind
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.machine import LOCK, TargetMachine
+from kubewright.lifecycle.machine import LOCK, TargetMachine, is_root
 from kubewright.lifecycle.operation import Configuration, Context, Operation, Prepared, Request, Result, nothing
 from kubewright.workflow import runner
 from kubewright.workflow.runner import Plan
@@ -92,9 +92,7 @@ class _Run(Generic[Request, Configuration, Context]):
         host = self.prepared.host
         with ExitStack() as stack:
             if self.operation.policy.locks:
-                directory = self.machine.lock_directory(host)
-                host.ensure(Directory(path=directory, mode=PRIVATE))
-                stack.enter_context(Lock(directory / LOCK, doing=self.operation.name, clock=self.machine.clock))
+                stack.enter_context(self._lock(host))
             record = self.prepared.record
             if record is None:
                 return self.walk(Mode.APPLY)
@@ -105,6 +103,17 @@ class _Run(Generic[Request, Configuration, Context]):
             if self.prepared.only:
                 return self.walk(Mode.APPLY, begin=self._begins_alone(record))
             return self._recorded(record)
+
+    def _lock(self, host: Host) -> AbstractContextManager[object]:
+        """Return the machine's lock. Users for whom no directory can be made, as in many containers, get none."""
+        try:
+            directory = self.machine.lock_directory(host)
+            host.ensure(Directory(path=directory, mode=PRIVATE))
+        except (UsageError, HostError):
+            if is_root(host):
+                raise
+            return nullcontext()
+        return Lock(directory / LOCK, doing=self.operation.name, clock=self.machine.clock)
 
     def _begins_alone(self, record: Callable[[], MachineRecord]) -> Callable[..., None]:
         """Return what a single phase calls at its start: if it starts the kubelet, it stores a record with which the whole command can resume."""

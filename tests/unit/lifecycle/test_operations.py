@@ -80,6 +80,22 @@ def test_only_one_operation_runs_on_a_machine(greet):
     assert found(greet) == (None, [])
 
 
+@pytest.mark.parametrize(
+    "environment", [{"XDG_STATE_HOME": ""}, {"XDG_STATE_HOME": "/proc/none"}], ids=["no home", "a home that cannot be used"]
+)
+def test_a_user_without_a_directory_of_their_own_needs_no_lock(greet, environment):
+    made = greet.box.machine
+
+    def of_a_user(layout):
+        host = made(layout)
+        host.facts.user = 1000
+        return host
+
+    greet.box.machine = of_a_user
+    greet(**environment)
+    assert found(greet) == ("hello", ["create"])
+
+
 def test_another_configuration_is_refused(greet):
     greet()
     authority = Path(greet.box.layout.certificate("ca"))  # without any trace of a cluster the machine counts as reset by another tool
