@@ -51,8 +51,8 @@ class Programs(Protocol):
         """
         ...
 
-    def version(self, name: str, /) -> str:
-        """Return the version output of a program, for example `Kubernetes v1.36.3`.
+    def version(self, name: str, /, argument: str = "--version") -> str:
+        """Return the version output of a program, for example `Kubernetes v1.36.3`. `argument` is that which asks for it.
 
         Raises HostError if it is missing or fails.
         """

@@ -38,6 +38,7 @@ ETCD = {
     "initial-cluster": "node1=https://127.0.0.1:2380",
 }
 ETCDUTL = """#!/bin/sh
+if [ "$1" = version ]; then echo 'etcdutl version: 3.6.9'; echo 'API version: 3.6'; exit; fi
 for word in "$@"; do case "$word" in --data-dir=*) place="${word#*=}";; esac; done
 mkdir -p "$place/member" && cp "$3" "$place/member/db"
 """

@@ -170,11 +170,21 @@ def test_the_earlier_state_is_restored_if_a_restore_fails_or_is_stopped(box: Box
 
 
 def test_a_snapshot_that_etcdutl_cannot_read_stops_nothing(box: Box) -> None:
-    box.etcdutl.write_text("#!/bin/sh\necho 'cannot read it' >&2; exit 1\n")
+    box.etcdutl.write_text("#!/bin/sh\n[ $1 = version ] && echo 'etcdutl version: 3.6.8' && exit\necho 'cannot read it' >&2; exit 1\n")
     with pytest.raises(HostError, match="back in its earlier state") as caught:
         box.run(file=str(box.snapshot))
     assert "cannot read it" in caught.value.detail
     assert (box.tree(), box.states()) == (box.before, [State.ROLLED_BACK])
+
+
+@pytest.mark.parametrize(("says", "found"), [("etcdutl version: 3.7.0", "3.7.0"), ("etcdctl", "of an unknown version")])
+def test_an_etcdutl_of_another_minor_release_is_refused_before_anything_stops(box: Box, says: str, found: str) -> None:
+    box.etcdutl.write_text(f"#!/bin/sh\necho '{says}'\n")
+    for wish in ({"file": str(box.snapshot)}, {"from_this_member": True, "peers_are_gone": True}):
+        with pytest.raises(CheckFailed, match="is not of the minor release of this machine's etcd") as caught:
+            box.run(**wish)
+        assert caught.value.detail == f"it is {found}, and etcd is 3.6.8"
+    assert (box.tree(), box.states()) == (box.before, [])
 
 
 def test_a_restore_that_is_killed_at_any_change_continues_to_the_same_result(box: Box) -> None:

@@ -153,6 +153,34 @@ def test_a_port_that_refuses_is_that_of_a_stopped_member_and_one_that_listens_ru
     assert "three at https://127.0.0.1" in caught.value.detail
 
 
+@pytest.mark.parametrize("answering", [0, 1])
+def test_a_member_whose_client_port_or_api_server_answers_is_not_stopped(answering):
+    """The peer port refuses connections."""
+    with socket.create_server(("127.0.0.1", 0)) as first, socket.create_server(("127.0.0.1", 0)) as second:
+        servers = (first, second)
+        servers[1 - answering].close()
+        with socket.create_server(("127.0.0.1", 0)) as refused:
+            closed = f"https://127.0.0.1:{refused.getsockname()[1]}"
+        port = servers[answering].getsockname()[1]
+
+        def hang_up():
+            servers[answering].accept()[0].close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        unused = int(closed.rpartition(":")[2])
+        found = fencing.look({"two": closed}, ports=[port, unused] if answering else [unused, port])
+    assert [(one.name, one.standing, one.url) for one in found] == [("two", Standing.RUNNING, f"https://127.0.0.1:{port}")]
+    with pytest.raises(CheckFailed, match="other members of etcd are running, or their API servers are") as caught:
+        fencing.require_stopped(found, gone=True)
+    assert caught.value.detail == f"two at https://127.0.0.1:{port} answers"
+
+
+def test_a_member_is_asked_at_the_ports_of_this_machine(host):
+    member = this_member.find(host)
+    assert member.ports == (2379, 6443)
+    assert replace(member, api_server="").ports == (2379,)
+
+
 def test_members_that_are_silent_have_to_be_gone():
     silent = [Peer(name="two", url="https://10.0.0.2:2380", standing=Standing.SILENT, problem="timed out")]
     with pytest.raises(CheckFailed, match="it is unknown whether other members of etcd are running") as caught:

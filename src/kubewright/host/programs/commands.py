@@ -117,15 +117,15 @@ class RealPrograms:
     def path(self, name: str, /) -> PurePosixPath | None:
         return find(name, environment=self._environment)
 
-    def version(self, name: str, /) -> str:
+    def version(self, name: str, /, argument: str = "--version") -> str:
         found = self.path(name)
         if found is None:
             raise HostError(f"{name} is not installed", remedy=f"install {name}, or make sure that it is on PATH")
-        ended = RealCommands(environment=self._environment).run([str(found), "--version"], within=_WITHIN)
+        ended = RealCommands(environment=self._environment).run([str(found), argument], within=_WITHIN)
         if ended.code:
             raise HostError(
                 f"{found} does not report its version",
                 detail=f"exit code {ended.code}: {' '.join(ended.err.strip().splitlines()[-1:])}",
-                remedy=f"see what `{found} --version` says",
+                remedy=f"see what `{found} {argument}` says",
             )
         return ended.out.strip()

@@ -103,7 +103,8 @@ def planned(ctx: BackupContext) -> Sequence[Change]:
     _require_same_machine(ctx)
     described = ctx.archive.etcd.get("members") or ()
     unknown = [str(name) for name in described if name != ctx.member.name and name not in ctx.member.peers]
-    fencing.require_stopped(fencing.look(ctx.member.peers, unknown=unknown), gone=ctx.request.peers_are_gone)
+    found = fencing.look(ctx.member.peers, ports=ctx.member.ports, unknown=unknown)
+    fencing.require_stopped(found, gone=ctx.request.peers_are_gone)
     return ()
 
 

@@ -187,14 +187,16 @@ class DataContext(MemberContext[DataRequest], Generic[DataRequest]):
 
     @functools.cached_property
     def etcdutl(self) -> str:
-        """The path of the program."""
-        return self.request.etcdutl or etcdutl.find(
+        """The path of the program. Raises CheckFailed for one of another minor release than etcd's."""
+        program = self.request.etcdutl or etcdutl.find(
             self.host,
             kubernetes=self.member.kubernetes,
             environment=self.bound.machine.environment,
             reporter=self.reporter,
             clock=self.clock,
         )
+        etcdutl.require_minor_of(self.member.version, self.host, program)
+        return program
 
 
 @dataclass(frozen=True, kw_only=True)

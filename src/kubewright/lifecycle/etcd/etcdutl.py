@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from kubewright.base.errors import UsageError
+from kubewright.base.errors import CheckFailed, UsageError
 from kubewright.base.level import KUBERNETES
 from kubewright.base.versions import supported
 from kubewright.etcd import learners
 from kubewright.host.desired import Generated
 from kubewright.lifecycle.machine_record import MEMBER
+from kubewright.lifecycle.steps.component_versions import core
 
 if TYPE_CHECKING:
     from kubewright.base.clock import Clock
@@ -44,6 +45,20 @@ def find(host: Host, *, kubernetes: str, environment: Mapping[str, str], reporte
     version = _known(kubernetes)
     sources = binaries.sources_from(environment)
     return str(binaries.ensure((NAME,), version=version, sources=sources, reporter=reporter, clock=clock)[NAME].path)
+
+
+def require_minor_of(etcd: str, host: Host, program: str) -> None:
+    """Require an etcdutl of the minor release of an etcd, which has to read the directory that it makes.
+
+    Raises CheckFailed for another one, and HostError if it cannot be run.
+    """
+    found = core(host.programs.version(program, "version").partition(": ")[2])
+    if etcd and found.rpartition(".")[0] != etcd.rpartition(".")[0]:
+        raise CheckFailed(
+            f"{program} is not of the minor release of this machine's etcd",
+            detail=f"it is {found or 'of an unknown version'}, and etcd is {etcd}",
+            remedy=f"pass etcdutl {etcd} with --etcdutl",
+        )
 
 
 def _known(version: str) -> str:

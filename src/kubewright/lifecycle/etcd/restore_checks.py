@@ -56,7 +56,7 @@ def require_others_stopped(ctx: RestoreContext) -> None:
     """Require that no other member runs, unless the restore has begun already. Raises CheckFailed, APIError."""
     if ctx.begun(RESTORE) is None:
         known, unknown = others(ctx)
-        found = fencing.look(known, unknown=unknown)
+        found = fencing.look(known, ports=ctx.member.ports, unknown=unknown)
         if not found and ctx.task.source is None and ctx.status.problem:
             found = [fencing.UNKNOWN]
         fencing.require_stopped(found, gone=ctx.request.peers_are_gone)

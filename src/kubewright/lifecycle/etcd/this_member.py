@@ -62,6 +62,11 @@ class ThisMember:
         """The paths of the manifests."""
         return tuple(self.layout.manifest(name) for name in self.manifests)
 
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports of this machine for clients of etcd and of the API server. Other control planes are expected to use the same ones."""
+        return tuple(port for one in (self.client_urls[0], self.api_server) if (port := urlsplit(one).port))
+
 
 def parked(host: Host) -> Checkpoint | None:
     """Return the checkpoint that keeps the manifests of etcd and the API server; None if they are in place."""
