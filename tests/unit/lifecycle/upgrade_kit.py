@@ -184,7 +184,7 @@ class Context(UpgradeContext):
     box: object = None
 
     def health_endpoint(self, server, path):
-        name = PORTS[int(server.rpartition(":")[2])]
+        name = PORTS.get(int(server.rpartition(":")[2]), "kubelet")
         return lambda: "it is not healthy" if self.box.runtime.fails(name) else None
 
     @property

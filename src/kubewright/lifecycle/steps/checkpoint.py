@@ -26,7 +26,7 @@ from kubewright.host.states import FileState, Kind
 from kubewright.pki.encoding import pem
 
 KEPT: Final = 3
-"""How many finished checkpoints are kept."""
+"""How many finished checkpoints of each operation are kept."""
 ABSENT: Final = ""
 """The digest of a missing file."""
 _FORMAT: Final = 1
@@ -223,12 +223,12 @@ def mark(host: Host, found: Checkpoint, state: State) -> Checkpoint:
 
 
 def finish(host: Host, found: Checkpoint, state: State) -> Checkpoint:
-    """Record the end of an operation; remove all but the latest checkpoints, and the keys in those that remain."""
+    """Record the end of an operation; remove all but the latest checkpoints of it, and the keys in those that remain."""
     done = mark(host, found, state)
     ended = [one for one in every(host) if one.state not in OPEN]
-    for old in ended[:-KEPT]:
+    for old in [one for one in ended if one.operation == found.operation][:-KEPT]:
         discard(host, old)
-    for one in ended[-KEPT:]:
+    for one in ended:
         for path in [path for pair in one.pairs.values() for swap in pair for path in _contents(one, swap)]:
             host.remove(path)
     return done

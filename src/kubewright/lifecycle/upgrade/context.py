@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 KUBELET_OPERATION = "kubelet"
 """The name of a replacement of the kubelet in its checkpoint."""
+KUBELET_FILES = "upgrade-kubelet-files"
+"""The name of a replacement of the kubelet's files in its checkpoint."""
 NO_CONTROL_PLANE = "Not a control plane node."
 """The reason for which phases of control planes are skipped on workers."""
 

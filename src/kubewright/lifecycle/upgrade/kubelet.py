@@ -5,16 +5,17 @@ The kubelet is not restarted for its new configuration: that is for the release 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.kubeadm import features
 from kubewright.base import yaml
 from kubewright.base.patterns import Pattern
-from kubewright.host.desired import Directory, File, Service
+from kubewright.host.desired import Directory, File
 from kubewright.kube.objects import NodeMarks, ensure_node_marks
 from kubewright.kube.patches import apply_merge
 from kubewright.lifecycle.steps import kubelet
+from kubewright.lifecycle.upgrade import kubelet_files
 from kubewright.manifests import kubelet as manifests
 from kubewright.manifests import patches
 from kubewright.pki import specs, table
@@ -35,24 +36,22 @@ def use_local_server(ctx: UpgradeContext) -> Iterator[Step]:
     content = ctx.host.read(path)
     if content is None or shared == local or kubelet.with_server(content, shared) is not None:
         return
-    yield ctx.host.ensure(File(path=path, content=kubelet.with_server(content, local) or content, mode=0o600))
-    yield ctx.host.ensure(Service(name=kubelet.SERVICE, restart=True))
+    yield from kubelet_files.replaced(ctx, [File(path=path, content=kubelet.with_server(content, local) or content, mode=0o600)])
     ctx.say("upgrade/kubeconfig", "The kubeconfig files for this node were successfully upgraded!")
 
 
 def configure(ctx: UpgradeContext) -> Iterator[Step]:
     """Write the stored kubelet configuration with this machine's own settings; the old file is copied first."""
     local = features.enabled(ctx.cluster, features.NODE_LOCAL_CRI_SOCKET)
-    if local:
-        yield from _instance(ctx)
-    wanted = File(path=ctx.layout.kubelet_config, content=yaml.dump(_document(ctx)).encode(), mode=kubelet.FILE_MODE)
+    instance = _instance(ctx) if local else []
+    wanted = File(path=ctx.layout.kubelet_config, content=yaml.dump(_document(ctx, instance)).encode(), mode=kubelet.FILE_MODE)
     old = ctx.host.read(wanted.path)
     if old is not None and old != wanted.content:
         directory = ctx.layout.kubernetes / "tmp" / f"kubeadm-kubelet-config-{ctx.bound.started:%Y-%m-%d-%H-%M-%S}"
         ctx.host.ensure(Directory(path=directory, mode=kubelet.PRIVATE))
         ctx.host.ensure(File(path=directory / wanted.path.name, content=old, mode=kubelet.FILE_MODE))
         ctx.say("upgrade", f"Backing up kubelet config file to {directory / wanted.path.name}")
-    yield ctx.host.ensure(wanted)
+    yield from kubelet_files.replaced(ctx, [*instance, wanted])
     if local:
         yield ensure_node_marks(ctx.api, NodeMarks(name=ctx.node_name, annotations={SOCKET_ANNOTATION: None}))
     ctx.say(_TOPIC, "The kubelet configuration for this node was successfully upgraded!")
@@ -67,24 +66,26 @@ def replace_program(ctx: UpgradeContext) -> Iterable[Step]:
     return kubelet_program.replace(ctx)
 
 
-def _instance(ctx: UpgradeContext) -> Iterator[Step]:
-    """Write the machine's own settings to a file if an older release passed the socket as a flag."""
+def _instance(ctx: UpgradeContext) -> list[File]:
+    """Return the file of the machine's own settings if an older release passed the socket as a flag, and the flags without it."""
     layout = ctx.layout
     if ctx.host.state(layout.kubelet_instance_config) is not None:
-        return
+        return []
     flags = (ctx.host.read(layout.kubelet_flags) or b"").decode(errors="replace")
     text = manifests.instance_config(ctx.configuration)
-    yield ctx.host.ensure(File(path=layout.kubelet_instance_config, content=text.encode(), mode=kubelet.FILE_MODE))
+    files = [File(path=layout.kubelet_instance_config, content=text.encode(), mode=kubelet.FILE_MODE)]
     found = _SOCKET_FLAG.search(flags)
     if found:
         rest = flags.replace(found[0], "", 1)
-        yield ctx.host.ensure(File(path=layout.kubelet_flags, content=rest.encode(), mode=kubelet.FILE_MODE))
+        files.append(File(path=layout.kubelet_flags, content=rest.encode(), mode=kubelet.FILE_MODE))
+    return files
 
 
-def _document(ctx: UpgradeContext) -> dict[str, Any]:
-    """Return the configuration merged with instance-config.yaml, which may contain more than the socket."""
+def _document(ctx: UpgradeContext, new: Sequence[File]) -> dict[str, Any]:
+    """Return the configuration merged with instance-config.yaml, which may contain more than the socket, and may be among the new files."""
     document = manifests.config(ctx.configuration, ctx.detected, patch=lambda body: ctx.patched(patches.KUBELET, body))
     path = ctx.layout.kubelet_instance_config
-    own = yaml.load(ctx.host.read(path) or b"", source=str(path))
+    given = next((file.content for file in new if file.path == path), None)
+    own = yaml.load(given or ctx.host.read(path) or b"", source=str(path))
     merged: dict[str, Any] = apply_merge(document, own) if isinstance(own, dict) else document
     return merged

@@ -2,15 +2,15 @@
 
 It needs neither other machines nor a running API server. If the API server runs, and no other control plane has a newer
 version, the configuration of the cluster and the add-ons are restored as well, before the static pods: kube-proxy must
-not be newer than an API server. The earlier API server can read what the later one has stored: a storage version
-changes only after a release that reads both (Kubernetes deprecation policy, rule 4b), and an upgrade spans one minor
-release at most.
+not be newer than an API server. The earlier API server must be able to read what the later one has stored
+(`stored_objects`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
@@ -28,8 +28,8 @@ from kubewright.lifecycle.operation import Bound, Operation, Prepared
 from kubewright.lifecycle.steps import checkpoint, component_versions, health, operation_lease
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER
-from kubewright.lifecycle.upgrade import cluster, kubelet_program
-from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION, UpgradeContext, UpgradeTask, report
+from kubewright.lifecycle.upgrade import cluster, kubelet_files, kubelet_program, stored_objects
+from kubewright.lifecycle.upgrade.context import KUBELET_FILES, KUBELET_OPERATION, UpgradeContext, UpgradeTask, report
 from kubewright.lifecycle.upgrade.control_plane import phase
 from kubewright.lifecycle.upgrade.operation import context, machine_of
 from kubewright.lifecycle.upgrade.planning import versions
@@ -50,16 +50,29 @@ def prepare(request: RollbackOptions, machine: TargetMachine) -> Prepared[Upgrad
     """Read the state of this machine. Raises HostError if there is nothing to restore."""
     configuration = UpgradeConfiguration()
     host, init, is_control_plane = machine_of(machine, configuration, configuration.node)
-    last(host)
+    of_last_upgrade(host)
     task = UpgradeTask(configuration=configuration, settings=configuration.node, version="", init=init, control_plane=is_control_plane)
     return Prepared(configuration=task, host=host, only=request.only)
 
 
-def last(host: Host) -> Checkpoint:
-    """Return the checkpoint of the last upgrade. Raises HostError if there is none."""
-    operations = (phase.OPERATION, KUBELET_OPERATION)
+def of_last_upgrade(host: Host) -> list[Checkpoint]:
+    """Return the checkpoints of the last upgrade in the order in which they are taken back.
+
+    The static pods go first: a kubelet that is restarted ends no earlier pods unless an API server answers. A
+    replacement of the kubelet that was interrupted is taken back alone. Raises HostError if nothing is left to take
+    back.
+    """
+    operations = (phase.OPERATION, KUBELET_FILES, KUBELET_OPERATION)
     found = [one for one in checkpoint.every(host) if one.operation in operations and one.state is not State.PREPARED]
-    if not found or found[-1].state is State.ROLLED_BACK:
+    group: list[Checkpoint] = []
+    for one in reversed(found):
+        if one.goal != found[-1].goal:
+            break
+        if one.state is not State.ROLLED_BACK:
+            group.append(one)
+        if one.operation != KUBELET_FILES:
+            break
+    if not group:
         why = (
             f"the upgrade to {found[-1].goal} has been rolled back already" if found else "no upgrade has replaced anything on this machine"
         )
@@ -67,7 +80,15 @@ def last(host: Host) -> Checkpoint:
             f"there is nothing to roll back: {why}",
             remedy="`kubewright upgrade apply VERSION` goes to an older patch level; kubeadm keeps earlier manifests below /etc/kubernetes/tmp",
         )
-    return found[-1]
+    return sorted(group, key=lambda one: one.operation == KUBELET_FILES)
+
+
+def _require_known(host: Host, group: Sequence[Checkpoint]) -> None:
+    """Raise HostError for files that somebody has changed since. The same file may be in several checkpoints, the newest of which counts."""
+    seen: set[PurePosixPath] = set()
+    for one in group:
+        checkpoint.require_known(host, replace(one, swaps=tuple(swap for swap in one.swaps if swap.target not in seen)))
+        seen.update(swap.target for swap in one.swaps)
 
 
 def check(ctx: UpgradeContext) -> Iterable[Change]:
@@ -76,17 +97,36 @@ def check(ctx: UpgradeContext) -> Iterable[Change]:
     Raises HostError for files that somebody has changed since, and if the other machines cannot work without this one,
     UsageError for any answer other than y or yes.
     """
-    found = last(ctx.host)
-    checkpoint.require_known(ctx.host, found)
+    group = of_last_upgrade(ctx.host)
+    _require_known(ctx.host, group)
     if (api := _ready_api(ctx)) is not None:
         with _turn(ctx, api):
-            phase.require_spared(ctx, found)
-    lines = "\n".join(f"\t{swap.target}" for swap in found.changed)
-    ctx.say(TOPIC, f"These files are restored to their state before the upgrade to {found.goal}:\n{lines}")
+            phase.require_spared(ctx, group[0])
+    _require_readable(ctx)
+    lines = "\n".join(dict.fromkeys(f"\t{swap.target}" for one in group for swap in one.changed))
+    ctx.say(TOPIC, f"These files are restored to their state before the upgrade to {group[0].goal}:\n{lines}")
     ask = None if ctx.request.yes else ctx.request.ask
     if ask is not None and ask(_QUESTION).rstrip("\r\n").lower() not in {"y", "yes"}:
         raise UsageError("nothing was rolled back: the answer was not y", remedy="answer y, or use --yes")
     return ()
+
+
+def _require_readable(ctx: UpgradeContext) -> None:
+    """Raise HostError for objects that the earlier API server cannot read; warn if there is no API server to ask for them."""
+    text, goal = _earlier_version(ctx.host), of_last_upgrade(ctx.host)[0].goal
+    if not text or not stored_objects.unknown_to(Version.parse(text), later=Version.parse(goal)):
+        return
+    if (reason := health.unready(ctx.probe)) is not None:
+        told = f"it was not checked whether kube-apiserver {text} can read all objects, because no API server answers here: {reason}"
+        ctx.reporter.emit(Warned(text=told))
+        return
+    found = list(stored_objects.unreadable(ctx.probe, Version.parse(text), later=Version.parse(goal)))
+    if found:
+        raise HostError(
+            f"kube-apiserver {text} cannot read objects that {goal} has stored",
+            detail="\n".join(found),
+            remedy="delete these objects with kubectl, then run the same command again",
+        )
 
 
 def cluster_stays(ctx: UpgradeContext) -> str | None:
@@ -124,7 +164,7 @@ def take_cluster_back(ctx: UpgradeContext) -> Iterator[Step]:
 
 def _earlier_version(host: Host) -> str:
     """Return the version of the API server before the last upgrade; '' if that has not replaced it, or if its image has no version."""
-    found, target = last(host), host.layout.manifest(API_SERVER)
+    found, target = of_last_upgrade(host)[0], host.layout.manifest(API_SERVER)
     swap = next((one for one in found.changed if one.target == target and one.before != checkpoint.ABSENT), None)
     if swap is None:
         return ""
@@ -145,12 +185,23 @@ def _turn(ctx: UpgradeContext, api: KubeAPI | None) -> AbstractContextManager[No
 
 
 def take_back(ctx: UpgradeContext) -> Iterator[Change]:
-    """Restore the earlier files, and verify that the components run from them.
+    """Restore the earlier files, and verify that the components and the kubelet run from them."""
+    for one in of_last_upgrade(ctx.host):
+        checkpoint.require_known(ctx.host, one)
+        if one.operation == KUBELET_FILES:
+            yield from kubelet_files.taken_back(ctx, checkpoint.mark(ctx.host, one, State.IN_PROGRESS))
+            ctx.say(TOPIC, "The kubelet runs with its earlier files")
+        else:
+            yield from _components_taken_back(ctx, one)
+
+
+def _components_taken_back(ctx: UpgradeContext, found: Checkpoint) -> Iterator[Change]:
+    """Restore the earlier static pods, or the earlier kubelet.
 
     If an API server is ready, other machines are waited for and looked at again, as in an upgrade.
     """
-    found, api = last(ctx.host), _ready_api(ctx)
-    checkpoint.require_known(ctx.host, found)
+    api = _ready_api(ctx)
+    _require_readable(ctx)
     with _turn(ctx, api) if ctx.control_plane else nullcontext():
         if api is not None:
             phase.require_spared(ctx, found)
@@ -166,7 +217,7 @@ def take_back(ctx: UpgradeContext) -> Iterator[Change]:
 PHASES: Final[Phases[UpgradeContext]] = Phases(
     Phase("preflight", "List what is restored, and ask for confirmation", run=lambda ctx: ctx.bound.preflight(ctx), flags="yes"),
     Phase("cluster", "Store the earlier version in the cluster, and take the add-ons back", run=take_cluster_back, condition=cluster_stays),
-    Phase("control-plane", "Put the earlier static pods of this machine back", run=take_back),
+    Phase("control-plane", "Put the earlier static pods of this machine and the files of its kubelet back", run=take_back),
 )
 
 

@@ -17,7 +17,7 @@ from kubewright.lifecycle import stacked_etcd, stored_configuration
 from kubewright.lifecycle.operation import Bound, Operation, Policy, Prepared
 from kubewright.lifecycle.steps import checkpoint, component_versions
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
-from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION, UpgradeContext, UpgradeTask
+from kubewright.lifecycle.upgrade.context import KUBELET_FILES, KUBELET_OPERATION, UpgradeContext, UpgradeTask
 from kubewright.lifecycle.upgrade.control_plane import phase, proofs
 from kubewright.lifecycle.upgrade.operation import context, machine_of
 from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE, NAMESPACE, kubelet_version, node_of
@@ -93,7 +93,7 @@ def collect(ctx: StatusContext) -> Iterable[Step]:
     """Look at this machine first, then at the others through the cluster, which may be down."""
     found = ctx.found
     begun = checkpoint.unfinished(checkpoint.every(ctx.host))
-    found.open = begun.goal if begun is not None and begun.operation in (phase.OPERATION, KUBELET_OPERATION) else ""
+    found.open = begun.goal if begun is not None and begun.operation in (phase.OPERATION, KUBELET_FILES, KUBELET_OPERATION) else ""
     if ctx.control_plane:
         found.versions += _local(ctx)
     try:

@@ -25,7 +25,7 @@ from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.steps.operation_lease import OperationLease
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out, take_back
 from kubewright.lifecycle.steps.static_pod_proof import StaticPodProof
-from kubewright.lifecycle.upgrade.context import KUBELET_OPERATION
+from kubewright.lifecycle.upgrade.context import KUBELET_FILES, KUBELET_OPERATION
 from kubewright.lifecycle.upgrade.control_plane import certificates, elections, etcd_backup, gate, proofs
 from kubewright.lifecycle.upgrade.planning.versions import CONTROL_PLANE
 from kubewright.manifests import objects
@@ -104,9 +104,10 @@ def returned(steps: Generator[object, None, T]) -> T:
 
 
 def _is_unfinished(ctx: UpgradeContext) -> bool:
-    """Whether an operation was interrupted, other than a replacement of the kubelet that this run is going to continue."""
+    """Whether an operation was interrupted, other than a replacement of the kubelet or its files that this run is going to continue."""
     begun = checkpoint.unfinished(checkpoint.every(ctx.host))
-    return begun is not None and not (begun.operation == KUBELET_OPERATION and ctx.request.kubelet)
+    later = (KUBELET_FILES, KUBELET_OPERATION) if ctx.request.kubelet else (KUBELET_FILES,)
+    return begun is not None and begun.operation not in later
 
 
 def _rights(ctx: UpgradeContext) -> Iterable[Change]:
