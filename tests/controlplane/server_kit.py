@@ -69,8 +69,8 @@ def _wait(what: str, condition: Callable[[], bool], process: subprocess.Popen[by
 
 
 @contextlib.contextmanager
-def api_server(place: Path) -> Iterator[RunningServer]:
-    """Run etcd and kube-apiserver with their files below a directory."""
+def api_server(place: Path, *arguments: str) -> Iterator[RunningServer]:
+    """Run etcd and kube-apiserver with their files below a directory, and with more arguments of the latter."""
     etcd, server = program("etcd"), program("kube-apiserver")
     address, authority = free_address((2379, 2380, 6443)), trustme.CA()
     leaf = authority.issue_cert(address, "127.0.0.1", "localhost", "10.96.0.1", "kubernetes.default.svc")
@@ -94,7 +94,7 @@ def api_server(place: Path) -> Iterator[RunningServer]:
             *("--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={place / 'sa.key'}"),
             *(f"--service-account-signing-key-file={place / 'sa.key'}", "--service-cluster-ip-range=10.96.0.0/24"),
             *(f"--bind-address={address}", f"--advertise-address={address}", "--endpoint-reconciler-type=none"),
-            *("--enable-admission-plugins=NodeRestriction", "--allow-privileged=true"),
+            *("--enable-admission-plugins=NodeRestriction", "--allow-privileged=true", *arguments),
         ) as process,
     ):
         client = KubeClient(running.access(), timeout=600)

@@ -290,20 +290,34 @@ def test_an_etcd_of_another_minor_release_passes_only_the_checks_of_kubeadm(both
     assert "[ERROR EtcdMinor]" in ours.err
 
 
-def test_rollback_brings_the_earlier_static_pods_back(both: Both) -> None:
-    machine = both.ours
+def pods_of_kubelet(machine: Machine) -> str:
+    """Return how many pods the running kubelet accepts."""
+    return str(kubectl(machine, "get", "node", machine.name)["status"]["allocatable"]["pods"])
+
+
+def test_rollback_brings_the_earlier_static_pods_and_files_of_the_kubelet_back(both: Both) -> None:
+    machine, config = both.ours, both.ours.root / "var/lib/kubelet/config.yaml"
+    before, pods = config.read_bytes(), pods_of_kubelet(machine)
+    patch(machine, "kubeletconfiguration", '[{"op": "add", "path": "/maxPods", "value": 90}]')
+    kubewright(machine, "upgrade", "node", "phase", "kubelet-config", "--patches", PATCHES)
+    assert b"maxPods: 90\n" in config.read_bytes()
+    machine.run("systemctl", "restart", "kubelet")
+    eventually(lambda: pods_of_kubelet(machine) == "90", "the kubelet to run with its new configuration")
     planned = kubewright(machine, "upgrade", "rollback", "--plan", "-o", "json")
     done = kubewright(machine, "upgrade", "rollback", "--yes", "-o", "json")
     of_cluster = ["configmap kube-system/kubeadm-config", "daemonset kube-system/kube-proxy"]
-    targets = [*of_cluster, *(f"file /etc/kubernetes/manifests/{name}.yaml" for name in COMPONENTS)]
+    manifests = [f"file /etc/kubernetes/manifests/{name}.yaml" for name in COMPONENTS]
+    targets = [*of_cluster, *manifests, "file /var/lib/kubelet/config.yaml"]
     assert changes(done) == targets
     proofs = {one["what"]: (one["where"], one["expected"], one["found"]) for one in json.loads(done.out)["proofs"]}
     assert proofs == {
         **{f"version of {name}": (machine.name, *[KUBERNETES.removeprefix("v")] * 2) for name in COMPONENTS},
-        **{f"health of {name}": (machine.name, "healthy", "healthy") for name in COMPONENTS},
+        **{f"health of {name}": (machine.name, "healthy", "healthy") for name in (*COMPONENTS, "the kubelet")},
     }
     assert [one["target"] for one in json.loads(planned.out)] == targets
     require_running(machine, KUBERNETES)
+    assert (config.read_bytes(), pods) == (before, "110")
+    eventually(lambda: pods_of_kubelet(machine) == pods, "the kubelet to run with its earlier configuration")
     again = kubewright(machine, "upgrade", "rollback", "--yes", check=False)
     assert (again.code, "has been rolled back already" in again.err) == (1, True)
 
