@@ -7,6 +7,7 @@ same places as for `up`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
@@ -20,6 +21,7 @@ from kubewright.kube.client import KubeClient
 from kubewright.local.cluster.cluster import LocalCluster
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1]))  # for `testbed`: the conftest of the machines' tests is not there if only these tests run
 DOWNLOADS = "test_binaries_build.py"
 """Tests that use the host's network, because they may have to download sources."""
 
