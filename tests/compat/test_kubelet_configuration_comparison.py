@@ -49,7 +49,7 @@ COMPARED: Final[Mapping[str, tuple[Callable[[Any], Any], Callable[[AgentOptions]
     "EnableServer": (_same, lambda found: found.kubelet_api is not None),
     "EvictionHard": (lambda value: value or {}, lambda found: hard_eviction(found.kubelet)),
     "EvictionMinimumReclaim": (_same, _field("evictionMinimumReclaim")),
-    "EvictionPressureTransitionPeriod": (_seconds, lambda found: found.looks.hold),
+    "EvictionPressureTransitionPeriod": (_seconds, lambda found: found.observation.hold),
     "EvictionSoft": (_same, _field("evictionSoft")),
     "EvictionSoftGracePeriod": (_same, _field("evictionSoftGracePeriod")),
     "HealthzBindAddress": (_same, lambda found: found.health[0]),
