@@ -25,6 +25,16 @@ def awaited(ctx: MemberContext[Any]) -> None:
             pass
 
 
+def given_back(ctx: MemberContext[Any]) -> None:
+    """Release the lease if a run of this machine that was killed still holds it. Does nothing if no API server is ready.
+
+    A run releases it after its checkpoint is done, so the same command finds nothing to change, but the lease held.
+    """
+    if ctx.lease_api is not None:
+        lease = operation_lease.OperationLease(ctx.lease_api, identity=ctx.member.name, clock=ctx.clock, waiter=ctx.waiter)
+        lease.give_back()
+
+
 def taken(ctx: MemberContext[Any]) -> AbstractContextManager[None]:
     """Hold the lease during a block; without it, and with a warning, if no API server is ready.
 

@@ -39,6 +39,7 @@ def carried_out(ctx: RestoreContext) -> Iterator[Step]:
     elif ctx.request.unfence:
         yield from _unfence(ctx)
     elif ctx.restored is not None:
+        leasing.given_back(ctx)
         ctx.say(f"etcd already is the cluster that was made from {ctx.goal}; nothing is changed. --again restores it once more")
     else:
         with leasing.taken(ctx):
