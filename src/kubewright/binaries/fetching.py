@@ -193,7 +193,7 @@ def web(sources: BinarySources, environment: Mapping[str, str]) -> Fetcher:
     else:
         exceptions = {name: environment.get(name, "") for name in ("NO_PROXY", "no_proxy")}
         proxies = Proxies.from_environment({**exceptions, "HTTPS_PROXY": sources.proxy})
-    return Web(host_context(), proxies=proxies, connect=CONNECT_LIMIT, stall=STALL)
+    return Web(host_context(), proxies=proxies.require_usable(), connect=CONNECT_LIMIT, stall=STALL)
 
 
 def _account(reasons: Mapping[str, list[Refusal]]) -> list[str]:

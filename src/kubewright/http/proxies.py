@@ -109,18 +109,18 @@ class _Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Proxies:
-    """The proxies of an environment. With the default value, every connection is direct."""
+    """The proxies of an environment. With the default value, every connection is direct.
 
-    http: Proxy | None = None
-    https: Proxy | None = None
+    An error in place of a proxy is raised for a URL that needs it: others are direct, whatever the variable contains.
+    """
+
+    http: Proxy | UsageError | None = None
+    https: Proxy | UsageError | None = None
     rules: tuple[_Rule, ...] = ()
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Proxies:
-        """Read HTTP_PROXY, HTTPS_PROXY and NO_PROXY; an upper-case name takes precedence over the lower-case one.
-
-        Raises UsageError for an unsupported kind of proxy, without its credentials.
-        """
+        """Read HTTP_PROXY, HTTPS_PROXY and NO_PROXY; an upper-case name takes precedence over the lower-case one."""
 
         def variable(name: str) -> str:
             return environment.get(name) or environment.get(name.lower()) or ""
@@ -129,13 +129,23 @@ class Proxies:
         plain = "" if "REQUEST_METHOD" in environment else variable("HTTP_PROXY")
         secure = variable("HTTPS_PROXY")
         return cls(
-            http=parse_proxy(plain, name="HTTP_PROXY") if plain else None,
-            https=parse_proxy(secure, name="HTTPS_PROXY") if secure else None,
+            http=_proxy_or_error(plain, name="HTTP_PROXY"),
+            https=_proxy_or_error(secure, name="HTTPS_PROXY"),
             rules=tuple(rule for entry in variable("NO_PROXY").split(",") if (rule := _rule(entry)) is not None),
         )
 
+    def require_usable(self) -> Proxies:
+        """Return this if it contains no error. Raises UsageError, for callers that need the proxies anyway."""
+        for one in (self.http, self.https):
+            if isinstance(one, UsageError):
+                raise UsageError(one.what, remedy=one.remedy)
+        return self
+
     def for_url(self, url: str) -> Proxy | None:
-        """Return the proxy for a URL, None for a direct connection. Loopback and `localhost` are always direct."""
+        """Return the proxy for a URL, None for a direct connection. Loopback and `localhost` are always direct.
+
+        Raises UsageError for an unsupported kind of proxy, without its credentials.
+        """
         parts = urlsplit(url)
         proxy = {"http": self.http, "https": self.https}.get(parts.scheme)
         host = (parts.hostname or "").strip().lower()
@@ -145,7 +155,18 @@ class Proxies:
         if address is not None and address.is_loopback:
             return None
         port = parts.port or _DEFAULT_PORTS[parts.scheme]
-        return None if any(rule.covers(host, port, address) for rule in self.rules) else proxy
+        if any(rule.covers(host, port, address) for rule in self.rules):
+            return None
+        if isinstance(proxy, UsageError):
+            raise UsageError(proxy.what, remedy=proxy.remedy)
+        return proxy
+
+
+def _proxy_or_error(text: str, *, name: str) -> Proxy | UsageError | None:
+    try:
+        return parse_proxy(text, name=name) if text else None
+    except UsageError as error:
+        return error
 
 
 def parse_proxy(text: str, *, name: str) -> Proxy:

@@ -76,9 +76,17 @@ def test_the_proxy_of_a_url_is_chosen_as_by_go(environment: dict[str, str], url:
     "text", ["socks5://user:canary@proxy:1", "http://user:canary@:1", "http://user:canary@proxy:x", "http://[", "ftp://x"]
 )
 def test_an_unusable_proxy_is_refused_without_showing_its_secret(text: str) -> None:
+    found = Proxies.from_environment({"HTTPS_PROXY": text, "NO_PROXY": "10.0.0.0/8"})
     with pytest.raises(UsageError) as caught:
-        Proxies.from_environment({"HTTPS_PROXY": text})
+        found.for_url("https://a.example")
     assert "canary" not in str(caught.value)
+    assert "canary" not in repr(found)
+
+
+@pytest.mark.parametrize("url", ["https://10.0.0.1:6443", "https://localhost", "https://[::1]:6443", "http://a.example"])
+def test_an_unusable_proxy_is_no_error_for_urls_that_do_not_need_it(url: str) -> None:
+    found = Proxies.from_environment({"HTTPS_PROXY": "socks5://proxy:1", "NO_PROXY": "10.0.0.0/8"})
+    assert found.for_url(url) is None
 
 
 def test_credentials_stay_out_of_the_url_and_repr() -> None:
