@@ -12,7 +12,7 @@ from kubewright.apis.kubeadm.types import ExternalEtcd
 from kubewright.apis.machine import url
 from kubewright.base.checks import Finding, warning
 from kubewright.base.clock import Clock, SystemClock
-from kubewright.base.errors import APIError, KubewrightError
+from kubewright.base.errors import APIError, KubewrightError, UsageError
 from kubewright.base.versions import Version
 from kubewright.http.messages import Response
 from kubewright.http.proxies import Proxies
@@ -64,15 +64,21 @@ def firewall(subject: Subject) -> Iterable[Finding]:
         )
 
 
+def _proxy(subject: Subject, target: str) -> str:
+    """Describe the proxy for a URL; '' if there is none. One of a kind that we do not support may still be that of other programs."""
+    try:
+        found = Proxies.from_environment(subject.host.facts.detected.proxy_environment).for_url(target)
+    except UsageError as error:
+        return f"a proxy that kubewright does not support: {error.what}"
+    return f'proxy "{found.url}"' if found is not None else ""
+
+
 def proxied_host(host: str) -> Check:
     """No proxy in the environment should be used for the API server."""
 
     def find(subject: Subject) -> Iterable[Finding]:
-        proxy = Proxies.from_environment(subject.host.facts.detected.proxy_environment).for_url(url(host, 443))
-        if proxy is not None:
-            yield warning(
-                f'Connection to "{host}" uses proxy "{proxy.url}". If that is not intended, adjust your proxy settings', remedy=_UNPROXIED
-            )
+        if proxy := _proxy(subject, url(host, 443)):
+            yield warning(f'Connection to "{host}" uses {proxy}. If that is not intended, adjust your proxy settings', remedy=_UNPROXIED)
 
     return Check(name="HTTPProxy", find=find)
 
@@ -82,10 +88,9 @@ def proxied_range(subnet: str) -> Check:
 
     def find(subject: Subject) -> Iterable[Finding]:
         first = formats.address_at(formats.subnets(subnet)[0], 1)
-        proxy = Proxies.from_environment(subject.host.facts.detected.proxy_environment).for_url(url(str(first), 1234))
-        if proxy is not None:
+        if proxy := _proxy(subject, url(str(first), 1234)):
             yield warning(
-                f'connection to "{subnet}" uses proxy "{proxy.url}". This may lead to malfunctional cluster setup. Make sure that Pod and'
+                f'connection to "{subnet}" uses {proxy}. This may lead to malfunctional cluster setup. Make sure that Pod and'
                 " Services IP ranges specified correctly as exceptions in proxy configuration",
                 remedy=_UNPROXIED,
             )

@@ -268,6 +268,13 @@ def test_proxies_for_cluster_addresses_give_a_warning():
     assert found(FakeHost(proxies={"HTTPS_PROXY": "http://proxy.test", "NO_PROXY": "10.96.0.0/12"})) == {("HTTPProxy", "warning")}
 
 
+def test_a_proxy_of_another_kind_gives_the_same_warnings():
+    report = run_checks(INIT, subject(FakeHost(proxies={"HTTPS_PROXY": "socks5://user:canary@proxy.test:1"})))
+    told = [(result.name, one.severity, one.text) for result in report.results for one in result.findings if "HTTPProxy" in result.name]
+    assert [row[:2] for row in told] == [("HTTPProxy", Severity.WARNING), ("HTTPProxyCIDR", Severity.WARNING)]
+    assert all("uses a proxy that kubewright does not support" in row[2] and "canary" not in row[2] for row in told)
+
+
 def test_an_unresolvable_name_gives_a_warning():
     def fail(_):
         raise OSError
