@@ -15,7 +15,7 @@ from kubewright.base.records import replace
 from kubewright.machines.images import Image, archive
 from kubewright.machines.kit import PLACES, programs
 from kubewright.machines.machine import Machine
-from kubewright.machines.places import cache
+from kubewright.machines.places import cache, locked, making
 
 
 def renumber(content: bytes, old: str, new: str) -> bytes:
@@ -34,12 +34,11 @@ def program(source: Path, old: str, new: str) -> Path:
     """Return a copy of a program that reports another version, made once for each state of the source."""
     state = source.stat()
     place = cache() / f"levels-{new}" / f"{source.name}-{state.st_size}-{state.st_mtime_ns}"
-    if not place.exists():
-        place.parent.mkdir(parents=True, exist_ok=True)
-        partial = place.with_suffix(".partial")
-        partial.write_bytes(renumber(source.read_bytes(), old, new))
-        partial.chmod(0o755)
-        partial.rename(place)
+    with locked(place.with_suffix(".lock")):  # several processes of a run need it at the same time
+        if not place.exists():
+            with making(place) as partial:
+                partial.write_bytes(renumber(source.read_bytes(), old, new))
+                partial.chmod(0o755)
     return place
 
 

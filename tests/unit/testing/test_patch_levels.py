@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,15 @@ def test_a_copy_is_created_once_for_each_state_of_a_program(cached):
     assert (patch_level.program(source, "v1.36.3", "v1.36.4"), first.stat().st_mtime_ns) == (first, made)
     source.write_bytes(b"v1.36.3, rebuilt")
     assert patch_level.program(source, "v1.36.3", "v1.36.4").read_bytes() == b"v1.36.4, rebuilt"
+
+
+def test_several_that_need_a_copy_at_the_same_time_get_the_same_one(cached):
+    source = cached / "kubelet"
+    source.write_bytes(b"v1.36.3" + bytes(4 << 20))
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: patch_level.program(source, "v1.36.3", "v1.36.4"), range(8)))
+    assert (set(found), found[0].read_bytes()) == ({found[0]}, b"v1.36.4" + bytes(4 << 20))
+    assert [path.name for path in found[0].parent.iterdir()] == [found[0].name]
 
 
 def test_only_images_of_the_level_get_its_tag_and_programs(cached):
