@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from kubewright.base import untyped
 from kubewright.base.patterns import Pattern
 from kubewright.base.versions import Version
 
@@ -25,15 +26,13 @@ def version_of(pod: Mapping[str, Any]) -> str:
 
 def image_tag(pod: Mapping[str, Any]) -> str:
     """Return the image tag of the first container of a pod, '' without one; a following digest is ignored."""
-    return str(first_container(pod).get("image") or "").partition("@")[0].rpartition("/")[2].partition(":")[2]
+    return untyped.text(first_container(pod).get("image")).partition("@")[0].rpartition("/")[2].partition(":")[2]
 
 
 def first_container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the first container of a pod, an empty one if there is none."""
-    spec = pod.get("spec")
-    containers = spec.get("containers") if isinstance(spec, Mapping) else None
-    first = containers[0] if isinstance(containers, list) and containers else None
-    return first if isinstance(first, Mapping) else {}
+    containers = untyped.items(untyped.mapping(pod.get("spec")).get("containers"))
+    return untyped.mapping(containers[0]) if containers else {}
 
 
 def build_version(metrics: str) -> str:

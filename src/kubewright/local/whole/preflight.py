@@ -201,7 +201,8 @@ def _runc(subject: Subject) -> Iterable[Finding]:
     }
     if missing:
         yield Finding(
-            text=f"runc has to be built, but not installed: {', '.join(missing.values())}", remedy=f"apt-get install {' '.join(missing)}"
+            text=f"runc has to be built, and its build needs what is not installed: {', '.join(missing.values())}",
+            remedy=f"apt-get install {' '.join(missing)}",
         )
     if (found := subject.go()) is not None:
         yield found

@@ -92,18 +92,12 @@ def dns_version(api: KubeAPI) -> str:
         names = ", ".join(one["metadata"]["name"] for one in found)
         raise APIError(f"there are several Deployments of DNS in {NAMESPACE}", detail=names, remedy="keep the one that is in use")
     template = untyped.mapping(untyped.mapping(found[0].get("spec")).get("template")) if found else {}
-    return _tag(template)
+    return component_versions.image_tag(template)
 
 
 def version_of(pod: Mapping[str, Any]) -> str:
     """Return the version in the tag of a pod's first container: tags must not contain `+`, so build metadata follows an underscore."""
-    return _tag(pod).replace("_", "+", 1)
-
-
-def _tag(pod: Mapping[str, Any]) -> str:
-    """Return the tag of the first container's image, without a digest; '' without an image."""
-    image = untyped.text(component_versions.first_container(pod).get("image")).partition("@")[0]
-    return image.rpartition("/")[2].partition(":")[2]
+    return component_versions.image_tag(pod).replace("_", "+", 1)
 
 
 @dataclass(frozen=True, kw_only=True)
