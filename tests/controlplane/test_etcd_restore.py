@@ -15,12 +15,15 @@ import etcd_killed
 import pytest
 from local_kit import Bench, bench, eventually, program
 
-from kubewright.base.errors import AlreadyExists
+from kubewright.base.clock import SystemClock
+from kubewright.base.errors import AlreadyExists, NotFound
 from kubewright.cli.handlers import machine
 from kubewright.cli.main import main
+from kubewright.kube import lease_rules
 from kubewright.kube.client import KubeClient
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import LEASE, named
+from kubewright.lifecycle.steps.operation_lease import TERMS
 from kubewright.local import record
 from kubewright.local.cluster.daemon_client import Daemon
 from kubewright.local.cluster.machine import machine_host
@@ -100,22 +103,19 @@ GUARDED = "validatingwebhookconfiguration/guard (strict.guard.test)"
 
 
 def _hold(home: Bench, name: str) -> None:
-    """Let a machine hold that Lease."""
-    client = _client(home)
-    try:
-        found = client.get(LEASE, "kubewright-operation", "kube-system")
-        client.update({**found, "spec": {**found["spec"], "holderIdentity": name}})
-    finally:
-        client.close()
+    """Let a machine hold that Lease. The restored data may be older than the Lease."""
+    with closing(_client(home)) as client:
+        found: dict[str, Any] = {}
+        with suppress(NotFound):
+            found = client.get(LEASE, TERMS.name, TERMS.namespace)
+        held = lease_rules.taken(found, TERMS, identity=name, now=SystemClock().now())
+        (client.update if found else client.create)(held)
 
 
 def _lease(home: Bench) -> dict[str, Any]:
     """Return the Lease of operations that stop etcd or an API server."""
-    client = _client(home)
-    try:
-        return client.get(LEASE, "kubewright-operation", "kube-system")["spec"]
-    finally:
-        client.close()
+    with closing(_client(home)) as client:
+        return client.get(LEASE, TERMS.name, TERMS.namespace)["spec"]
 
 
 def _watched(home: Bench, revision: int) -> dict[str, Any]:
