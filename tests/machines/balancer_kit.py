@@ -15,10 +15,14 @@ from types import TracebackType
 PORT = 6443
 EVERY = 0.3
 """Seconds between two checks of a server, and between two requests of a client."""
+RETRIES = 2
+"""One server stops at a time, but connections of others may give the stopping one the next turn, too."""
+ENDED = (ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""How a connection ends without a response: reset, or closed without or with an alert (an API server that stops closes idle connections)."""
 
 
 class Balancer:
-    """Passes connections to the servers that are ready, in turn. One that does not accept a connection is left out until its next check.
+    """Passes connections to the servers that are ready, in turn. If one does not accept a connection, the next one gets it.
 
     If no server passes its check, all of them are tried, as load balancers of clouds do: on a busy machine, answers may be late.
     """
@@ -63,15 +67,17 @@ class Balancer:
 
     def _serve(self, client: socket.socket) -> None:
         with client:
-            server = self._next()
-            try:
-                upstream = socket.create_connection((server, PORT), timeout=2)
-            except OSError:
-                self._ready[server] = False
+            for _ in self._ready:
+                server = self._next()
+                try:
+                    upstream = socket.create_connection((server, PORT), timeout=2)
+                except OSError:
+                    self._ready[server] = False  # until its next check
+                    continue
+                with upstream:
+                    upstream.settimeout(None)
+                    _pass_on(client, upstream)
                 return
-            with upstream:
-                upstream.settimeout(None)
-                _pass_on(client, upstream)
 
     def _next(self) -> str:
         with self._lock:
@@ -95,7 +101,7 @@ def _pass_on(*ends: socket.socket) -> None:
 class Client:
     """Asks for an object again and again, each time with a new connection, until the end of the block.
 
-    A connection that is refused, or ends without a response, is tried once more, as clients behind a load balancer do.
+    A request whose connection ends without a response is sent again, as client-go does (up to ten times: rest/request.go).
     """
 
     def __init__(self, address: str, path: str, context: ssl.SSLContext) -> None:
@@ -126,10 +132,10 @@ class Client:
             self.asked += 1
 
     def _asked(self) -> int:
-        try:
-            return self._once()
-        except (ConnectionError, ssl.SSLEOFError):
-            return self._once()
+        for _ in range(RETRIES):
+            with suppress(*ENDED):
+                return self._once()
+        return self._once()
 
     def _once(self) -> int:
         connection = http.client.HTTPSConnection(self._address, PORT, timeout=60, context=self._context)
