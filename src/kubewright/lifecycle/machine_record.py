@@ -156,8 +156,9 @@ def _read(content: bytes) -> MachineRecord:
     if wrong or found["format"] != _FORMAT:
         raise ValueError(f"format {found['format']}, wrong: {', '.join(wrong)}")
     more = {name: found[name] for name in _OPTIONAL if name in found}
-    texts = [*(more.get("free") or ()), *((more.get("free") or {}).values()), *more.get("directories", ())]
-    if not all(text is None or isinstance(text, str) for text in texts):
+    free = more.get("free") or {}
+    texts = [*free, *(digest for digest in free.values() if digest is not None), *more.get("directories", ())]
+    if not all(isinstance(text, str) for text in texts):
         raise ValueError("paths and digests that are not texts")
     return MachineRecord(**{name: found[name] for name in _FIELDS}, **{**more, "directories": tuple(more.get("directories", ()))})
 

@@ -68,7 +68,14 @@ WHOLE = '{"format": 1, "workflow": "init", "configuration": "", "finished": fals
         '{"format": 1, "workflow": 3, "configuration": "", "finished": true}',
         *(
             f"{WHOLE}, {more}}}"
-            for more in ('"established": 1', '"free": []', '"free": {"/a": 1}', '"directories": {}', '"directories": [1]')
+            for more in (
+                '"established": 1',
+                '"free": []',
+                '"free": {"/a": 1}',
+                '"directories": {}',
+                '"directories": [1]',
+                '"directories": [null]',
+            )
         ),
     ],
 )
