@@ -77,12 +77,21 @@ def test_a_new_user_runs_pods_and_reaches_them(cluster: Cluster, parts: Parts, t
     assert cluster.traces() == []
 
 
-def test_pods_of_a_lost_machine_move_and_are_reached(cluster: Cluster, parts: Parts, tmp_path: Path) -> None:
+def test_pods_of_a_lost_machine_move_and_others_start(cluster: Cluster, parts: Parts, tmp_path: Path) -> None:
     workers, port = served(cluster, parts, tmp_path)
     cluster.machine("kill", "worker-1")
     eventually(lambda: places(cluster) == [workers[1]] * 2, "the pod of the killed machine to move")
     eventually(lambda: fetched(f"http://localhost:{port}") == "real\n", "the published port without the machine")
     eventually(lambda: fetched(f"http://{cluster.balancer('web')}") == "real\n", "the LoadBalancer Service without the machine")
+
+    # single machines are made from the same file too; each time the parts of the cache are lost
+    tree = cluster.environment.pop("KUBEWRIGHT_BINARIES_DIR")
+    for verb, machine in (("start", workers[0]), ("add", f"{cluster.name}-worker-3")):
+        cluster.environment["XDG_CACHE_HOME"] = str(cluster.state / f"cache-{verb}")
+        cluster.call("local", "machine", verb, machine, "--name", cluster.name, "--binaries-dir", tree)
+    eventually(lambda: cluster.status()["nodes"]["ready"] == 4, "the killed machine and a new one to be ready")
+    cluster.down()
+    assert cluster.traces() == []
 
 
 def served(cluster: Cluster, parts: Parts, directory: Path) -> tuple[list[str], int]:
