@@ -14,8 +14,11 @@ from pathlib import Path
 import pytest
 from testbed.bed import Bed, sweep
 from testbed.places import beds
+from whole_kit import disk_place
 
-from kubewright.machines import cgroups
+from kubewright.base.errors import HostError
+from kubewright.base.events import SilentReporter
+from kubewright.machines import base, cgroups, running
 from kubewright.machines.group import bridge_of
 from kubewright.machines.network import bridges, namespaces
 from kubewright.machines.parts import Parts
@@ -143,3 +146,26 @@ def test_the_directory_of_namespaces_is_restored(parts: Parts) -> None:
     fresh = 'umount -l -R /run/netns 2>/dev/null; mount -t tmpfs tmpfs /run; exec "$@"'
     argv = ["unshare", "--mount", "sh", "-c", fresh, "sh", sys.executable, "-c", _FIRST]
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "True\nFalse False\n"
+
+
+_KILLED = """#!/bin/sh
+for tree; do case "$tree" in *.partial) break; esac; done
+mkdir -p "$tree/proc"
+mount -t tmpfs tmpfs "$tree/proc" && touch "${0%/*}/mounted"
+kill -9 $$
+"""
+"""A debootstrap that mounts something in the tree, as the real one does, and is killed then."""
+
+
+def test_a_killed_debootstrap_leaves_no_mount(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    with disk_place() as place:
+        (place / "debootstrap").write_text(_KILLED)
+        (place / "debootstrap").chmod(0o755)
+        monkeypatch.setattr(running, "PATH", f"{place}:{running.PATH}")
+        monkeypatch.setenv("XDG_CACHE_HOME", str(place / "cache"))
+        with pytest.raises(HostError, match=r"debootstrap .* failed with exit code -9"):
+            base.ensure_base(SilentReporter())
+        left = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines() if str(place) in line]
+        for path in left:
+            subprocess.run(["umount", path], check=True)
+        assert ((place / "mounted").exists(), left) == (True, [])

@@ -35,7 +35,8 @@ def ensure_base(reporter: Reporter) -> Path:
                 # without a keyring, debootstrap only warns, and uses TLS instead, unless it is given an address
                 verified = ["--force-check-gpg"] if address and not address.startswith("https:") else []
                 packages = f"--include={','.join(PACKAGES)}"
-                run("debootstrap", "--variant=minbase", *verified, packages, SUITE, str(partial), *source, within=1800)
+                argv = ("debootstrap", "--variant=minbase", *verified, packages, SUITE, str(partial), *source)
+                run("unshare", "--mount", *argv, within=1800)  # it mounts /proc in the tree, which would stay if it is killed
             _clean(partial)
     return tree
 
