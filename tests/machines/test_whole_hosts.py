@@ -261,8 +261,11 @@ def check_access(cluster: Cluster, virtual: VirtualHost, readable: Path, machine
     with (readable / "oci.tar").open("rb") as file:
         loaded = kubewright(OWNER, "local", "load", "--name", cluster.name, "-", stdin=file)
     assert loaded.stdout == "loaded docker.io/library/web:dev\n", loaded.stderr
-    refused = kubewright(OWNER, "local", "machine", "kill", machine)
-    assert (refused.returncode, "only root can enter or change machines" in refused.stderr) == (1, True)
+    refused = kubewright(OWNER, "local", "machine", "remove", machine)
+    assert (refused.returncode, "only root can add, remove and enter machines" in refused.stderr) == (1, True)
+    for verb, said in (("pause", "is paused"), ("start", "runs"), ("kill", "was killed"), ("start", "runs")):
+        changed = kubewright(OWNER, "local", "machine", verb, machine)
+        assert (changed.returncode, changed.stdout) == (0, f"machine {machine} {said}\n"), changed.stderr
     assert kubewright(STRANGER, "local", "status", cluster.name).returncode != 0
 
     own = runtime(cluster.paths)

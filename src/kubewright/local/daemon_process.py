@@ -30,7 +30,7 @@ MODULE: Final = "kubewright.local.daemon.daemon"
 _PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_RUNTIME_DIR", "PYTHONPATH")
 
 
-_NO_HOST_TRUST: Final = {"SSL_CERT_FILE": "/dev/null", "SSL_CERT_DIR": "/nonexistent"}
+NO_HOST_TRUST: Final = {"SSL_CERT_FILE": "/dev/null", "SSL_CERT_DIR": "/nonexistent"}
 """The daemon trusts its cluster's CA and nothing else; aiohttp would load the host's store when it is imported (40 ms)."""
 
 
@@ -89,7 +89,7 @@ def spawn(paths: ClusterPaths, module: str = MODULE, *arguments: str, before: Se
             start_new_session=True,
             close_fds=True,
             cwd=paths.root,
-            env={**environment, **_NO_HOST_TRUST, **mark_of(paths).variables},
+            env={**environment, **NO_HOST_TRUST, **mark_of(paths).variables},
         )
 
 

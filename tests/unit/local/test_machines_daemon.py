@@ -55,13 +55,14 @@ def called(path: Path, user: int, *words: str) -> str:
     return done.stdout.strip() or done.stderr.splitlines()[-1]
 
 
-def serving(directory: Path, test: Callable[[Path], Awaitable[None]], *, owner: int = OWNER) -> None:
+def serving(directory: Path, test: Callable[[Path], Awaitable[None]], *, owner: int = OWNER, paths: ClusterPaths | None = None) -> None:
     directory.chmod(0o711)
 
     async def run() -> None:
-        states = MachineStates(ClusterPaths(directory / "none"))
-        forwarder = Forwarder(list)
-        server = await serve_unix(control_server.routes(states, forwarder), path=directory / "control.sock", owner=owner)
+        own, cluster = ClusterPaths(directory), paths or ClusterPaths(directory / "none")
+        states, forwarder = MachineStates(cluster), Forwarder(list)
+        states.expect({"none-control-plane": ["192.0.2.7"]})
+        server = await serve_unix(control_server.routes(own, cluster, states, forwarder), path=own.socket, owner=owner)
         try:
             await test(directory / "control.sock")
         finally:
@@ -78,6 +79,9 @@ def test_only_the_owner_and_root_may_call_the_daemon(readable: Path) -> None:
         assert await asyncio.to_thread(called, path, OWNER, "PUT", "/ports", ports) == "200"
         assert await asyncio.to_thread(called, path, OWNER, "PUT", "/images", '{"archive": "/none"}') == "500"  # no machine runs
         assert await asyncio.to_thread(called, path, OWNER, "PUT", "/machines", '{"machines": {}}') == "403"
+        for verb, machine in (("remove", "none-control-plane"), ("kill", "--help"), ("kill", "other-control-plane")):
+            asked = json.dumps({"change": verb, "machine": machine, "form": "text"})
+            assert await asyncio.to_thread(called, path, OWNER, "PUT", "/machine", asked) == "403"
         assert await asyncio.to_thread(called, path, 0, "PUT", "/machines", '{"machines": {}}') == "200"
         assert "PermissionError" in await asyncio.to_thread(called, path, STRANGER, "GET", "/status", "")
         assert (await asyncio.to_thread(path.stat)).st_uid == OWNER
@@ -134,6 +138,23 @@ def test_the_client_reports_a_port_that_is_taken_and_removes_what_it_made(tmp_pa
     finally:
         client.stop(paths)
     assert not own.root.exists()
+
+
+def test_the_daemon_runs_commands_for_machines_and_returns_their_output(tmp_path: Path) -> None:
+    paths = ClusterPaths(tmp_path / "none")
+    own = runtime(paths)
+    own.root.mkdir(mode=0o711, parents=True)
+    with pytest.raises(HostError, match='the daemon of cluster "none" does not run'):
+        client.change(paths, "kill", "none-control-plane", form="json")
+
+    async def test(_: Path) -> None:
+        ended = await asyncio.to_thread(client.change, paths, "kill", "none-control-plane", form="json")
+        assert (ended["code"], ended["out"], 'there is no cluster "none"' in ended["err"]) == (2, "", True), ended
+
+    try:
+        serving(own.root, test, paths=paths)
+    finally:
+        client.stop(paths)
 
 
 def test_a_daemon_is_started_once_and_one_without_a_record_is_replaced(tmp_path: Path) -> None:

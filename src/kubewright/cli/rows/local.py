@@ -225,7 +225,7 @@ ROWS = (
         " A cluster of machines needs root; the files belong to the user who called sudo.",
         examples=("local export --name dev report",),
     ),
-    Command("local machine", "Change single machines of a cluster of machines; needs root"),
+    Command("local machine", "Change single machines of a cluster of machines; adding and removing them needs root"),
     *(
         Command(
             f"local machine {verb}",

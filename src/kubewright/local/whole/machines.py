@@ -114,7 +114,7 @@ def running(paths: ClusterPaths, cluster: ClusterRecord) -> list[Machine]:
 def require_root(what: str) -> None:
     """Raise HostError, with the same command as root as its remedy, unless the user is root."""
     if os.geteuid() != 0:
-        raise HostError("only root can enter or change machines", remedy=f"run `sudo kubewright {what}`")
+        raise HostError("only root can add, remove and enter machines", remedy=f"run `sudo kubewright {what}`")
 
 
 @contextmanager

@@ -28,6 +28,8 @@ _LISTENS_WITHIN: Final = 60.0
 """Seconds after which a daemon that does not listen counts as hanging; on an idle machine it listens within half a second."""
 _LOADS_WITHIN: Final = 1800.0
 """Seconds for gigabytes on a slow disk."""
+_CHANGES_WITHIN: Final = 1200.0
+"""Seconds for the start of a machine, or until another command has released the cluster's lock."""
 _ERRORS: Final[Mapping[int, type[KubewrightError]]] = {400: UsageError, 409: PortInUse, 422: DocumentError}
 """The errors that the daemon reports, by status; others are HostErrors."""
 _GRACE: Final = 5.0
@@ -107,6 +109,16 @@ def load(paths: ClusterPaths, archive: Path) -> dict[str, Any]:
     if not status(paths):
         raise absent(paths)
     return _call(paths, "PUT", "/images", {"archive": str(archive)}, timeout=_LOADS_WITHIN)
+
+
+def change(paths: ClusterPaths, verb: str, machine: str, *, form: str) -> dict[str, Any]:
+    """Make the daemon run `local machine VERB`, one of `commands.CHANGES`, as root; returns its exit code and outputs.
+
+    Raises HostError if the daemon is not running.
+    """
+    if not status(paths):
+        raise absent(paths)
+    return _call(paths, "PUT", "/machine", {"change": verb, "machine": machine, "form": form}, timeout=_CHANGES_WITHIN)
 
 
 def stop(paths: ClusterPaths) -> None:

@@ -1,4 +1,4 @@
-"""The control socket of the daemon: it sets machines and published ports, and loads archives of images."""
+"""The control socket of the daemon: it sets machines and published ports, loads archives of images, and stops and starts single machines."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from kubewright.base.errors import DocumentError, HostError, KubewrightError, Us
 from kubewright.http.messages import Response
 from kubewright.http.routes import Request, Route
 from kubewright.local import published
+from kubewright.local.paths import ClusterPaths
 from kubewright.local.whole import images
+from kubewright.local.whole.services import commands
 from kubewright.local.whole.services.forwarding import Forwarder
 from kubewright.local.whole.services.states import MachineStates
 
 
-def routes(states: MachineStates, forwarder: Forwarder) -> tuple[Route, ...]:
-    """Return the routes. Requests contain the desired state, so that they may be repeated."""
+def routes(own: ClusterPaths, paths: ClusterPaths, states: MachineStates, forwarder: Forwarder) -> tuple[Route, ...]:
+    """Return the routes. Requests contain the desired state, so that they may be repeated. `own` are the daemon's own files."""
 
     async def status(_: Request) -> Response:
         return _json({"pid": os.getpid(), "running": sorted(states.running), "ports": [str(port) for port in forwarder.ports]})
@@ -51,9 +53,17 @@ def routes(states: MachineStates, forwarder: Forwarder) -> tuple[Route, ...]:
             return _refused(error, 500)
         return _json({"images": names, "machines": [machine.name for machine in found]})
 
+    async def change(request: Request) -> Response:
+        asked = json.loads(request.body)
+        verb, machine, form = (str(asked[name]) for name in ("change", "machine", "form"))
+        if verb not in commands.CHANGES or not states.exists(machine):
+            return Response(status=403, body=b"only root does this\n")
+        return _json(await asyncio.to_thread(commands.change, own, paths, verb, machine, form=form))
+
     return (
         Route(method="GET", pattern="/status", handler=status),
         Route(method="PUT", pattern="/images", handler=load),
+        Route(method="PUT", pattern="/machine", handler=change),
         Route(method="PUT", pattern="/machines", handler=expect),
         Route(method="PUT", pattern="/ports", handler=publish),
     )

@@ -28,9 +28,10 @@ from kubewright.base.errors import HostError
 from kubewright.base.unexpected import keep_running
 from kubewright.host.detached import DetachedProcess
 from kubewright.host.processes import Identity, RealProcesses
-from kubewright.local import daemon_main, daemon_process
+from kubewright.local import daemon_main
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.whole import members
+from kubewright.local.whole.services import commands
 from kubewright.machines import firewall
 from kubewright.machines.group import bridge_of
 
@@ -61,7 +62,7 @@ async def _serve(own: ClusterPaths, paths: ClusterPaths, *, owner: int, outlived
     states = MachineStates(paths)
     forwarder = Forwarder(lambda: [address for addresses in states.running.values() for address in addresses])
     states.subscribe(forwarder.look_again)
-    server = await serve_unix(control_server.routes(states, forwarder), path=own.socket, owner=owner)
+    server = await serve_unix(control_server.routes(own, paths, states, forwarder), path=own.socket, owner=owner)
     works: dict[str, Callable[[], Awaitable[None]]] = {
         "machines": states.run,
         "services of the cluster": ClusterServices(paths, states).run,
@@ -106,9 +107,7 @@ async def _remove_after(process: Identity, own: ClusterPaths, paths: ClusterPath
             asyncio.get_running_loop().remove_reader(handle)
             os.close(handle)
     _log.info("the process that the cluster must not outlive has ended: the cluster is removed")
-    argv = [sys.executable, "-P", "-m", "kubewright", "down", "--name", paths.name, "--state-dir", str(paths.root.parent)]
-    marked = daemon_process.mark_of(own).variables  # `down` ends the processes that have them
-    environment = {name: value for name, value in os.environ.items() if name not in marked}
+    argv, environment = commands.argv(paths, "down"), commands.environment(own)
     while True:
         down = DetachedProcess(argv, stdin=subprocess.DEVNULL, start_new_session=True, cwd="/", env=environment)
         while down.poll() is None:
