@@ -72,6 +72,7 @@ BENCHMARKS: Final[Mapping[str, Benchmark]] = {
     "machines-cluster": Benchmark(run=machines_join.cluster, rounds=10, by_default=False),
     "machines-up": Benchmark(run=machines_up.run, rounds=5, by_default=False),
     "machines-upgrade": Benchmark(run=machines_upgrade.run, rounds=5, by_default=False),
+    "machines-upgrade-worker": Benchmark(run=machines_upgrade.worker, rounds=15, by_default=False),
 }
 
 

@@ -1,6 +1,8 @@
 """`upgrade apply` of a control plane, and `upgrade node` of another and of a worker, to the next patch level, with images that are present.
 
 The cluster was made by kubeadm, and serves both tools: before each measured run it is taken back to the earlier version.
+Right after that, the components of the control planes are still starting, so `worker` measures a worker of a cluster in
+which nothing else happens.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ TARGET_COMMAND: Final = 0.7
 TARGET_OUTAGE: Final = 0.8
 TARGET_WORKER: Final = 1.2
 _EVERY: Final = 0.05
+_NEXT_SECOND: Final = 1.1
+"""Seconds between two runs on a worker: kubeadm cannot create its backup directory twice in a second."""
 
 
 def run(setup: Setup, rounds: int) -> Result:
@@ -43,21 +47,40 @@ def run(setup: Setup, rounds: int) -> Result:
     return result("machines-upgrade", figures, rows)
 
 
+def worker(setup: Setup, rounds: int) -> Result:
+    """Measure `upgrade node` of a worker, with the processor time that it and the programs that it runs need."""
+    with field() as ground, _WithWorker(ground) as there:
+        rows = pairs(
+            setup, "machines-upgrade-worker", rounds, lambda tool: _worker(there.bed["two"], tool), tell="Wall", failed=there.close
+        )
+    figures = (
+        *compared("`upgrade node` of a worker in a settled cluster", rows, "Wall", target=TARGET_WORKER),
+        *compared("`upgrade node` of a worker, processor time", rows, "Cpu"),
+    )
+    return result("machines-upgrade-worker", figures, rows)
+
+
+def _worker(machine: Machine, tool: str) -> Row:
+    time.sleep(_NEXT_SECOND)
+    used = _command(tool, machine, "node").wait()
+    return {"Wall": used.seconds, "Cpu": used.cpu, "Peak": used.peak}
+
+
 def _upgrade(bed: Bed, tool: str) -> Row:
     one, two, three = (bed[name] for name in MACHINES)
     _command(KUBEWRIGHT, one, "apply", KUBERNETES, "--yes", "--force").wait()
     _command(KUBEWRIGHT, two, "node").wait()
-    _wait_until_ready(one)
+    _wait_until_ready(one, *MACHINES)
     with Outage(one) as outage:
         applied = _command(tool, one, "apply", NEXT, "--yes", "--force").wait()
-    _wait_until_ready(one)
+    _wait_until_ready(one, *MACHINES)
     further = _command(tool, two, "node").wait()
     worker = _command(tool, three, "node").wait()
     return {"Wall": applied.seconds, "Outage": outage.seconds, "Further": further.seconds, "Worker": worker.seconds, "Peak": applied.peak}
 
 
-def _wait_until_ready(server: Machine) -> None:
-    watch = Watch(server, {"Ready": nodes_ready(*MACHINES)})
+def _wait_until_ready(server: Machine, *names: str) -> None:
+    watch = Watch(server, {"Ready": nodes_ready(*names)})
     watch.start()
     watch.wait()
 
@@ -104,4 +127,13 @@ class _Upgradable(Settled):
             patch_level.give(machine, patch_level.images(of_release(self.ground.parts.base), KUBERNETES, NEXT))
         join(KUBEADM, bed["two"], via=bed["one"], control_plane=True).wait()
         join(KUBEADM, bed["three"], via=bed["one"]).wait()
-        _wait_until_ready(bed["one"])
+        _wait_until_ready(bed["one"], *MACHINES)
+
+
+class _WithWorker(Settled):
+    """A settled control plane and a worker."""
+
+    def settle(self, bed: Bed) -> None:
+        """Add the worker."""
+        join(KUBEADM, bed["two"], via=bed["one"]).wait()
+        _wait_until_ready(bed["one"], *self.machines)
