@@ -105,7 +105,7 @@ class OverlayStore:
 
     def write(self, desired: File, /) -> None:
         with explaining("write", desired.path):
-            parent = follow(desired.path.parent, look=self._look, makes=True)
+            parent = self._followed(desired.path.parent, makes=True)
         self._make_all(parent, desired.directory_mode, above=OUTER_MODE)
         place = parent / desired.path.name
         self._written[place] = replace(desired, **self._owner_of_new(place, desired))
@@ -113,7 +113,7 @@ class OverlayStore:
 
     def make(self, desired: Directory, /) -> None:
         with explaining("make", desired.path):
-            place = follow(desired.path, look=self._look, makes=True)
+            place = self._followed(desired.path, makes=True)
         if self._look(place) is None:
             self._make_all(place, desired.mode, above=desired.mode)
             self._written[place] = replace(desired, path=place)
@@ -123,13 +123,13 @@ class OverlayStore:
 
     def own(self, desired: Ownership, /) -> None:
         with explaining("change the owner of", desired.path):
-            place = follow(desired.path.parent, look=self._look) / desired.path.name
+            place = self._followed(desired.path.parent) / desired.path.name
         self._give(_Given(path=place, mode=desired.mode, owner=desired.owner, group=desired.group, whole=desired.recursive))
 
     def remove(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> None:
         require_below(checked(path), below)
         with explaining("remove", path):
-            place = follow(path.parent, look=self._look) / path.name
+            place = self._followed(path.parent) / path.name
         for refusal in self._staying(path, place):
             raise refusal
         self._hide(place)
@@ -137,7 +137,7 @@ class OverlayStore:
     def empty(self, path: PurePosixPath, /, *, below: Iterable[PurePosixPath]) -> Refusals:
         require_below(checked(path), below)
         with explaining("empty", path):
-            place = follow(path, look=self._look)
+            place = self._followed(path)
         refused = Refusals()
         for entry in self.entries(path):
             staying = list(self._staying(entry, place / entry.name))
@@ -171,6 +171,10 @@ class OverlayStore:
             if self._look(place) is None:
                 self._written[place] = file
                 self._stand_ins.add(place)
+
+    def _followed(self, path: PurePosixPath, *, makes: bool = False) -> PurePosixPath:
+        """Return the directory that `Files` of a real machine opens."""
+        return follow(path, look=self._look, makes=makes, theirs=(self._base.layout.etcd_data,))
 
     def _place(self, path: PurePosixPath) -> PurePosixPath:
         """Return a path with the links of its parents followed."""

@@ -43,6 +43,7 @@ class RealHost(StoreHost):
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self.files = files or Files()
+        self.files.allow_any_owner(layout.etcd_data)
         super().__init__(self.files, layout=layout)
         self.network = RealNetwork()
         self.processes = RealProcesses()

@@ -126,6 +126,10 @@ def empty(name: str) -> Act:
     return lambda host, root: host.empty(root / name)
 
 
+def move(name: str, target: str) -> Act:
+    return lambda host, root: host.move(root / name, root / target)
+
+
 def unmount(name: str) -> Act:
     return lambda host, root: host.unmount(root / name)
 
@@ -226,7 +230,18 @@ ROOT_CASES: dict[str, tuple[Prepare, Act]] = {
         both(a_directory("kubernetes", owner=NOBODY), a_file("kubernetes/f")),
         remove("kubernetes/f"),
     ),
-    "an emptying of the directory of somebody else": (both(a_directory("etcd", owner=NOBODY), a_file("etcd/f")), empty("etcd")),
+    "an emptying of the directory of somebody else": (
+        both(a_directory("kubernetes", owner=NOBODY), a_file("kubernetes/f")),
+        empty("kubernetes"),
+    ),
+    "an emptying of the directory of etcd's user": (both(a_directory("etcd", owner=NOBODY), a_file("etcd/f")), empty("etcd")),
+    "a rename in the directory of etcd's user": (both(a_directory("etcd", owner=NOBODY), a_directory("etcd/a")), move("etcd/a", "etcd/b")),
+    "a directory of etcd's user behind a link": (both(a_directory("real", owner=NOBODY), a_link("etcd", "real")), make("etcd/a")),
+    "a directory of somebody else above that of etcd": (
+        both(a_directory("above", owner=NOBODY), a_directory("above/real", owner=NOBODY), a_link("etcd", "above/real")),
+        make("etcd/a"),
+    ),
+    "a link of etcd's user": (both(a_directory("etcd", owner=NOBODY), a_link("etcd/a", "../b", owner=NOBODY)), make("etcd/a/b")),
     "a new owner": (a_file("kubernetes/f"), own("kubernetes/f", mode=0o640)),
     "a new owner of a tree": (a_file("etcd/a/f"), own("etcd", recursive=True)),
     "another content of a file of somebody else": (
@@ -260,6 +275,19 @@ def test_a_plan_checks_owners_as_a_run_does(tmp_path, case):
     prepare, act = ROOT_CASES[case]
     prepare(tmp_path)
     compare(tmp_path, act)
+
+
+@needs_root
+def test_the_directory_of_etcd_may_belong_to_another_user(tmp_path):
+    both(a_directory("etcd", owner=NOBODY), a_file("etcd/member/f"))(tmp_path)
+    host = machine(tmp_path)
+    assert host.move(host.layout.etcd_data / "member", host.layout.etcd_data / "aside")
+    assert [path.name for path in host.entries(host.layout.etcd_data)] == ["aside"]
+    assert host.empty(host.layout.etcd_data)
+    assert host.entries(host.layout.etcd_data) == []
+    a_link("etcd/link", "../kubernetes", owner=NOBODY)(tmp_path)
+    with pytest.raises(HostError, match="etcd/link is a symbolic link that belongs to user 65534"):
+        host.ensure(Directory(path=host.layout.etcd_data / "link/new"))
 
 
 MOUNTS: dict[str, tuple[str, str]] = {

@@ -23,7 +23,7 @@ from kubewright.host.decisions import keeps_owner, require_below
 from kubewright.host.desired import Directory, File, Ownership
 from kubewright.host.failures import explaining
 from kubewright.host.filesystem import mounts
-from kubewright.host.filesystem.paths import checked, open_directory, weakness
+from kubewright.host.filesystem.paths import OUTER_MODE, checked, open_directory, weakness
 from kubewright.host.filesystem.trees import Refusals, Work, fail, names, remove_entry, visit
 from kubewright.host.processes import Identity
 from kubewright.host.states import FileState, FileSystem, Kind
@@ -65,6 +65,11 @@ class Files:
         self._numbers = itertools.count()
         self._cleaned: set[PurePosixPath] = set()
         self._unsynced: set[PurePosixPath] = set()
+        self._theirs: set[PurePosixPath] = set()
+
+    def allow_any_owner(self, path: PurePosixPath, /) -> None:
+        """Let a directory, and those below it, belong to any user. Others must belong to root or to ourselves."""
+        self._theirs.add(path)
 
     def read(self, path: PurePosixPath, /) -> bytes | None:
         """Return the content of a regular file, links followed, or None if there is none."""
@@ -143,7 +148,7 @@ class Files:
         Raises HostError (DiskFull if there is no space); the old file is then untouched.
         """
         path, durable = checked(desired.path), desired.durable and self._durable
-        with explaining("write", path), open_directory(path.parent, make=desired.directory_mode, durable=durable) as parent:
+        with explaining("write", path), self._opened(path.parent, make=desired.directory_mode, durable=durable) as parent:
             self._clean(parent, path.parent)
             temporary = self._free_name(parent, path.name)
             try:
@@ -159,7 +164,7 @@ class Files:
 
         Nothing is synced. Raises HostError.
         """
-        with explaining("write", path), open_directory(checked(path).parent, make=0o700) as parent:
+        with explaining("write", path), self._opened(checked(path).parent, make=0o700) as parent:
             opened = os.open(path.name, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=parent)
             try:
                 _write_all(opened, text)
@@ -176,7 +181,7 @@ class Files:
         found = self.state(checked(path))
         if found is not None and found.kind is not Kind.FILE:
             raise HostError(f"{path} is not a regular file", remedy="choose another file")
-        with explaining("write", path), open_directory(path.parent) as parent:
+        with explaining("write", path), self._opened(path.parent) as parent:
             self._clean(parent, path.parent)
             temporary = self._free_name(parent, path.name)
             try:
@@ -194,7 +199,7 @@ class Files:
     def make(self, desired: Directory, /) -> None:
         """Create a directory, or give an existing one the enforced mode and owner."""
         path = checked(desired.path)
-        with explaining("make", path), open_directory(path, make=desired.mode, above=desired.mode, durable=self._durable) as opened:
+        with explaining("make", path), self._opened(path, make=desired.mode, above=desired.mode, durable=self._durable) as opened:
             if desired.owner is not None or desired.group is not None:
                 os.fchown(opened, _id(desired.owner), _id(desired.group))
             if desired.enforce:
@@ -203,7 +208,7 @@ class Files:
     def own(self, desired: Ownership, /) -> None:
         """Change the owner and mode of a path. Links below it are changed themselves, never their targets."""
         path = checked(desired.path)
-        with explaining("change the owner of", path), open_directory(path.parent) as parent:
+        with explaining("change the owner of", path), self._opened(path.parent) as parent:
             if desired.recursive:
                 visit(parent, path.name, path, work=_owning(desired), failed=fail)
             os.chown(path.name, desired.owner, desired.group, dir_fd=parent, follow_symlinks=False)
@@ -217,7 +222,7 @@ class Files:
         `below` or is below one of them, and at the first file system that is mounted in it.
         """
         require_below(checked(path), below)
-        with explaining("remove", path), suppress(FileNotFoundError), open_directory(path.parent) as parent:
+        with explaining("remove", path), suppress(FileNotFoundError), self._opened(path.parent) as parent:
             remove_entry(parent, path.name, path, failed=fail)
             self._settle(parent, path.parent, durable=self._durable)
 
@@ -230,7 +235,7 @@ class Files:
         """
         require_below(checked(path), below)
         refused = Refusals()
-        with explaining("empty", path), suppress(FileNotFoundError), open_directory(path) as opened:
+        with explaining("empty", path), suppress(FileNotFoundError), self._opened(path) as opened:
             for name in names(opened):
                 remove_entry(opened, name, path / name, failed=refused.note)
             self._settle(opened, path, durable=self._durable)
@@ -242,14 +247,14 @@ class Files:
         Raises HostError, also for another file system and for a mount point.
         """
         source, destination = checked(path), checked(target)
-        with explaining("rename", path), open_directory(source.parent) as old, open_directory(destination.parent) as new:
+        with explaining("rename", path), self._opened(source.parent) as old, self._opened(destination.parent) as new:
             os.rename(source.name, destination.name, src_dir_fd=old, dst_dir_fd=new)
             self._settle(new, destination.parent, durable=self._durable)
             self._settle(old, source.parent, durable=self._durable)
 
     def clean(self, path: PurePosixPath, /) -> None:
         """Remove temporary files of writers that died from a directory; do nothing if it does not exist."""
-        with explaining("list", path), suppress(FileNotFoundError, NotADirectoryError), open_directory(path) as opened:
+        with explaining("list", path), suppress(FileNotFoundError, NotADirectoryError), self._opened(path) as opened:
             self._clean(opened, path)
 
     def mounts(self, directory: PurePosixPath, /) -> list[PurePosixPath]:
@@ -288,12 +293,17 @@ class Files:
         while self._unsynced:
             path = self._unsynced.pop()
             try:
-                with explaining("sync", path), suppress(FileNotFoundError), open_directory(path) as opened:
+                with explaining("sync", path), suppress(FileNotFoundError), self._opened(path) as opened:
                     os.fsync(opened)
             except HostError as refused:
                 failed.append(refused)
         if failed:
             raise failed[0]
+
+    def _opened(
+        self, path: PurePosixPath, *, make: int | None = None, above: int = OUTER_MODE, durable: bool = False
+    ) -> AbstractContextManager[int]:
+        return open_directory(path, make=make, above=above, durable=durable, theirs=self._theirs)
 
     def _free_name(self, parent: int, name: str) -> str:
         """Return a temporary name that is not in use."""

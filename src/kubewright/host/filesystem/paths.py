@@ -2,7 +2,8 @@
 
 Every directory on the way must belong to a trusted user: root, ourselves, or the owner of `/` (root as a user namespace
 shows it). A symbolic link on the way is followed only if it belongs to one of them, as `/var/run` and a PKI directory
-that an administrator moved do. Its target is checked step by step in the same way.
+that an administrator moved do. Its target is checked step by step in the same way. A directory that may belong to
+anyone is etcd's data: its user can write all objects of the cluster, and so can run programs as root on any machine.
 
 Files that decide about us or run as root must not be writable by others (`weakness`). For those, a directory on the way
 that others may write to is a problem as well, unless it is sticky, as /tmp is: then only the owner of an entry can
@@ -14,7 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import PurePosixPath
 from typing import Final
@@ -51,27 +52,40 @@ def checked(path: PurePosixPath) -> PurePosixPath:
 
 
 @contextmanager
-def open_directory(path: PurePosixPath, *, make: int | None = None, above: int = OUTER_MODE, durable: bool = False) -> Iterator[int]:
+def open_directory(
+    path: PurePosixPath,
+    *,
+    make: int | None = None,
+    above: int = OUTER_MODE,
+    durable: bool = False,
+    theirs: Collection[PurePosixPath] = (),
+) -> Iterator[int]:
     """Open a directory for the block; the value can be listed, synced and used as `dir_fd`.
 
     With `make`, missing directories are created: the last one with that mode, others with that of `above`.
-    Raises OSError as the system does, and HostError if a component of the path belongs to an untrusted user.
+    `theirs` are directories that, with those below them, may belong to any user. Raises OSError as the system does, and
+    HostError if another component of the path belongs to an untrusted user.
     """
-    opened = _open_path(path, make=make, above=above, durable=durable)
+    opened = _open_path(path, make=make, above=above, durable=durable, free=_free(path, theirs))
     try:
         yield opened
     finally:
         os.close(opened)
 
 
-def _open_path(path: PurePosixPath, *, make: int | None, above: int, durable: bool) -> int:
+def _free(path: PurePosixPath, theirs: Collection[PurePosixPath]) -> int:
+    """Return how many components may follow a directory of the path that may belong to any user; -1 for none."""
+    return max((len(path.parts) - len(one.parts) for one in theirs if path.is_relative_to(one)), default=-1)
+
+
+def _open_path(path: PurePosixPath, *, make: int | None, above: int, durable: bool, free: int) -> int:
     trusted = trusted_users()
     left = [(name, None if make is None else above) for name in path.parts[1:-1]] + [(name, make) for name in path.parts[1:][-1:]]
     here, at, links = os.open("/", _FOLLOW), PurePosixPath("/"), 0
     try:
         while left:
             name, mode = left.pop(0)
-            found = _step(here, name, at / name, trusted=trusted, make=mode, durable=durable)
+            found = _step(here, name, at / name, trusted=trusted, make=mode, durable=durable, free=len(left) <= free)
             if isinstance(found, str):  # the target of a link
                 links += 1
                 _require_few(links)
@@ -93,21 +107,21 @@ def _require_few(links: int) -> None:
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
 
 
-def follow(path: PurePosixPath, *, look: Look, makes: bool = False) -> PurePosixPath:
+def follow(path: PurePosixPath, *, look: Look, makes: bool = False, theirs: Collection[PurePosixPath] = ()) -> PurePosixPath:
     """Resolve the path of a directory by reading only: return the directory that `open_directory` would open.
 
     From the first missing component on, the path is returned as it is; with `makes`, `open_directory` would create that
     part.
     Raises OSError and HostError as `open_directory` does.
     """
-    trusted = trusted_users()
+    trusted, free = trusted_users(), _free(path, theirs)
     for step in _walk(path, look=look):
         if step.state is None:
             if makes and step.linked:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         elif step.state.kind not in {Kind.DIRECTORY, Kind.LINK}:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        elif step.state.owner not in trusted:
+        elif step.state.owner not in trusted and (step.state.kind is Kind.LINK or len(step.left) > free):
             raise _foreign(step.path, step.state.kind.value, step.state.owner)
     return step.rest
 
@@ -172,8 +186,8 @@ def steps(target: str) -> list[str]:
     return [part for part in target.split("/") if part not in {"", "."}]
 
 
-def _step(here: int, name: str, path: PurePosixPath, *, trusted: frozenset[int], make: int | None, durable: bool) -> int | str:
-    """Open the next directory, or return the target of the link that is there."""
+def _step(here: int, name: str, path: PurePosixPath, *, trusted: frozenset[int], make: int | None, durable: bool, free: bool) -> int | str:
+    """Open the next directory, or return the target of the link that is there. `free`: the directory may belong to any user."""
     try:
         below = _open(here, name, path, trusted)
     except FileNotFoundError:
@@ -184,7 +198,7 @@ def _step(here: int, name: str, path: PurePosixPath, *, trusted: frozenset[int],
     if isinstance(below, str):
         return below
     owner = os.fstat(below).st_uid
-    if owner not in trusted:
+    if owner not in trusted and not free:
         os.close(below)
         raise _foreign(path, "directory", owner)
     return below
