@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from pathlib import Path, PurePosixPath
 
 import pytest
 
 from kubewright.apis.machine import Layout
-from kubewright.host.desired import Generated
+from kubewright.base.records import replace
+from kubewright.host.desired import Directory, Generated, Ownership
 from kubewright.host.filesystem.files import Files
+from kubewright.host.overlay import OverlayHost
 from kubewright.host.real import RealHost
 from kubewright.lifecycle.etcd.data import DataSwap
 
+ETCD_USER = 61234
 MAKE = "import sys, os; os.makedirs(sys.argv[1] + '/member'); open(sys.argv[1] + '/member/db', 'w').write('new')"
 
 
@@ -100,3 +104,31 @@ def test_data_is_installed_where_there_was_none(swap):
     Path(swap.member).rmdir()
     list(forward(swap))
     assert (contents(swap), swap.done) == ({"member/db": "new"}, True)
+
+
+def test_new_data_belongs_to_etcds_user_before_it_is_in_place(swap):
+    planned = OverlayHost(swap.host)  # only root could change owners
+    planned.ensure(Ownership(path=swap.data, owner=ETCD_USER, group=ETCD_USER, recursive=True))
+    planned.ensure(Directory(path=swap.staged / "member", mode=0o700))
+    owners = [found and found.owner for _ in replace(swap, host=planned).put() for found in [planned.state(swap.member)]]
+    assert owners == [ETCD_USER, None, ETCD_USER]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may change owners")
+def test_the_data_of_another_user_is_replaced_and_restored(swap):
+    for path in (swap.data, swap.member, swap.member / "db"):
+        os.chown(path, ETCD_USER, ETCD_USER)
+    list(forward(swap))
+    assert (contents(swap), {path.stat().st_uid for path in Path(swap.member).rglob("*")}) == (NEW, {ETCD_USER})
+    list(swap.back())
+    assert (contents(swap), {path.stat().st_uid for path in Path(swap.data).rglob("*")}) == (OLD, {ETCD_USER})
+
+
+def test_a_link_to_the_data_is_followed_and_stays(swap):
+    data = Path(swap.data)
+    data.rename(data.with_name("disk"))
+    data.symlink_to("disk")
+    list(forward(swap))
+    list(swap.finish())
+    assert (data.is_symlink(), contents(replace(swap, data=PurePosixPath(data.with_name("disk"))))) == (True, NEW)
+    assert contents(swap) == NEW

@@ -60,12 +60,13 @@ class DataSwap:
         """Put the new data in the place of the old data, which is kept. etcd must not be running."""
         if self.done:
             return
+        found = [self.host.state(path) for path in (self.data, self.member, self.aside)]  # the first one may be a link
+        users = [one for one in found if one is not None and one.owner]
+        if users:  # an etcd that does not run as root could not read a member that is moved into place first
+            yield self.host.ensure(Ownership(path=self.staged / MEMBER, owner=users[0].owner, group=users[0].group, recursive=True))
         if self.host.state(self.member) is not None:
             yield self.host.move(self.member, self.aside)
-        found = self.host.state(self.data)
         yield self.host.move(self.staged / MEMBER, self.member)
-        if found is not None and found.owner:  # an etcd that does not run as root
-            yield self.host.ensure(Ownership(path=self.member, owner=found.owner, group=found.group, recursive=True))
 
     def clear(self) -> Iterator[Step]:
         """Put the old data aside, without new data. etcd must not be running."""
