@@ -38,8 +38,8 @@ timeouts: {{upgradeManifests: 2m}}
 """What kubeadm is given: by default, it waits five minutes for a pod that the kubelet does not create."""
 UNMOUNTABLE = json.dumps([{"op": "add", "path": "/spec/containers/0/volumeMounts/-", "value": {"name": "none", "mountPath": "/none"}}])
 """A patch with which the kubelet creates no pod."""
-OWN = ("/etc/kubernetes/tmp", "/var/lib/kubewright")
-"""Where each tool keeps what it had before."""
+OWN = ("/etc/kubernetes/tmp", "/var/lib/kubewright", "/run/kubewright")
+"""Where each tool keeps what it had before, and where kubewright has its lock, which is not on the disk."""
 UNIT_DIRECTORIES = ("/etc/systemd", "/etc/systemd/system", "/etc/systemd/system/multi-user.target.wants")
 """Directories of the system that are copied to a machine's own disk while our boot unit exists in them."""
 

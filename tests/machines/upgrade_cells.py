@@ -20,9 +20,6 @@ from kubewright.machines.machine import Machine
 ETCD = "/etc/kubernetes/manifests/etcd.yaml"
 """The file in which the tools differ: kubeadm removes the other members from it, and restarts etcd for that."""
 
-LOCK = "/run/kubewright"
-"""The directory of the lock that kubewright takes, and kubeadm does not."""
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -89,7 +86,7 @@ def alike(machine: Machine) -> State:
 
 def _files(machine: Machine) -> State:
     """Return the files that both tools write alike."""
-    return {name: one for name, one in files_made(machine).items() if name != ETCD and not name.startswith(LOCK)}
+    return {name: one for name, one in files_made(machine).items() if name != ETCD}
 
 
 def states(machines: Iterable[Machine]) -> State:
