@@ -217,6 +217,16 @@ def test_a_fenced_machine_can_be_the_one_that_restores(box: Box) -> None:
     assert State.IN_PROGRESS not in box.states()
 
 
+def test_a_fenced_machine_whose_restore_failed_can_be_unfenced(box: Box) -> None:
+    box.run(fence=True)
+    box.fails["etcd to serve the new data"] = WaitTimeout("no answer")
+    with pytest.raises(HostError, match="back in its earlier state"):
+        box.run(file=str(box.snapshot))
+    assert Path(box.layout.manifest("etcd")).exists() is False
+    box.run(unfence=True)
+    assert box.tree() == box.before
+
+
 def test_a_finished_restore_is_not_repeated_while_etcd_does_not_answer(box: Box) -> None:
     box.run(file=str(box.snapshot))
     before = box.tree()

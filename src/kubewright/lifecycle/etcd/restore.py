@@ -161,12 +161,12 @@ def _fence(ctx: RestoreContext) -> Iterator[Step]:
 
 def _unfence(ctx: RestoreContext) -> Iterator[Step]:
     """Start etcd and the API server again with their old manifests."""
-    begun = ctx.begun(FENCE)
-    if begun is None:
+    found = ctx.begun(FENCE) or this_member.parked(ctx.host)  # a restore that failed has left it as it was, with the fence done
+    if found is None or found.operation != FENCE:
         raise HostError("this machine is not fenced", remedy="`kubewright etcd status` shows the members")
-    for one in begun.swaps:
-        yield checkpoint.put_new(ctx.host, begun, one.target)
-    checkpoint.finish(ctx.host, begun, State.ROLLED_BACK)
+    for one in found.swaps:
+        yield checkpoint.put_new(ctx.host, found, one.target)
+    checkpoint.finish(ctx.host, found, State.ROLLED_BACK)
 
 
 _FLAGS: Final = "from-this-member fence unfence peers-are-gone etcdutl again yes"
