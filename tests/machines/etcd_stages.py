@@ -16,6 +16,7 @@ from kill_stages import Reference
 from machine_kit import SHARED, administer, eventually, kubectl, kubewright, patiently
 from state_kit import State, asked_of_etcd, require_same
 from testbed.bed import Bed
+from upgrade_stages import find_kubewright_at_boot
 
 from kubewright.machines.kit import programs
 from kubewright.machines.machine import Machine
@@ -33,6 +34,7 @@ def make(bed: Bed) -> None:
     """Make the first machine a control plane that others can join, with etcdutl."""
     shutil.copy(programs(("etcdutl",))["etcdutl"].resolve(), bed["one"].root / "usr/local/bin/etcdutl")
     begin(Cluster(KUBEWRIGHT, bed))
+    find_kubewright_at_boot(bed["one"])
 
 
 def put(machine: Machine, name: str) -> int:
@@ -99,14 +101,11 @@ class EtcdStage:
         """Note what the next run changes."""
 
     def boot_again(self, machine: Machine) -> None:
-        """Let the machine lose power, and boot it. etcd serves afterwards, unless the interrupted run keeps its manifests."""
+        """Let the machine lose power, and boot it. The first machine serves afterwards, without a command of ours."""
         machine.cut_power()
         machine.boot()
         machine.ready()
-        first = self.bed["one"]
-        eventually(
-            lambda: (machine is first and _is_stopped(machine)) or bool(kubectl(first, "get", "nodes").get("items")), "etcd to serve"
-        )
+        eventually(lambda: bool(kubectl(self.bed["one"], "get", "nodes").get("items")), "etcd to serve")
 
     def state(self, machine: Machine) -> State:
         """Return what every run must leave, also one that was killed."""
@@ -116,7 +115,8 @@ class EtcdStage:
         kept = machine.run("sh", "-c", "ls -d /var/lib/etcd/member.before-*").out.split()
         manifests = machine.run("ls", "/etc/kubernetes/manifests").out.split()
         lease = kubectl(machine, "get", "lease", "-n", "kube-system", "kubewright-operation").get("spec", {})
-        return {"left": left, "kept": len(kept), "manifests": manifests, "holder": lease.get("holderIdentity", "")}
+        unit = machine.run("systemctl", "cat", "kubewright-recover", check=False).code == 0
+        return {"left": left, "unit": unit, "kept": len(kept), "manifests": manifests, "holder": lease.get("holderIdentity", "")}
 
     def finish(self, machine: Machine) -> None:
         kubewright(machine, *self.arguments)
@@ -127,11 +127,6 @@ class EtcdStage:
 
     def close(self) -> None:
         self._open.close()
-
-
-def _is_stopped(machine: Machine) -> bool:
-    """Whether an operation that was interrupted keeps manifests."""
-    return not {"etcd.yaml", "kube-apiserver.yaml"} <= set(machine.run("ls", "/etc/kubernetes/manifests").out.split())
 
 
 class Restore(EtcdStage):

@@ -8,20 +8,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kubewright.base.change import Change
+from kubewright.lifecycle.etcd import restore
+from kubewright.lifecycle.etcd.this_member import RESTORE
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
 from kubewright.lifecycle.steps import boot_recovery, checkpoint
-from kubewright.workflow.phases import Phase, Phases
+from kubewright.workflow.phases import Phase, Phases, Step
 
 if TYPE_CHECKING:
     from kubewright.lifecycle.machine import TargetMachine
 
 
-def complete(bound: Bound) -> Iterator[Change]:
-    """Complete renewed certificates of the operation in progress; without one, remove the unit that runs this at boot."""
+def complete(bound: Bound) -> Iterator[Step]:
+    """Bring the files of the operation in progress to one side; without one, remove the unit that runs this at boot."""
     begun = checkpoint.unfinished(checkpoint.every(bound.host))
     if begun is not None:
         yield from checkpoint.complete_pairs(bound.host, begun)
+        if begun.operation == RESTORE:
+            yield from restore.settled(bound.host, begun)
     yield from boot_recovery.remove_unneeded(bound.host)
 
 

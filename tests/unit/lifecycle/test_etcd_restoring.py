@@ -28,6 +28,7 @@ from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.etcd import restore
 from kubewright.lifecycle.etcd.request import RestoreOptions
 from kubewright.lifecycle.machine import TargetMachine
+from kubewright.lifecycle.recovery import RECOVER
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import State
 from kubewright.manifests.static_pods import CLIENT_URLS
@@ -96,14 +97,14 @@ class Box:
         found = {str(path.relative_to(self.root)): path.read_bytes() for path in sorted(self.root.rglob("*")) if path.is_file()}
         return {name: content for name, content in found.items() if not name.startswith(("state/checkpoints", "run/"))}
 
-    def run(self, *, mode: Mode = Mode.APPLY, dies: int = 0, **wish: Any) -> Any:
+    def run(self, *, mode: Mode = Mode.APPLY, dies: int = 0, dies_with_new_data: bool = False, **wish: Any) -> Any:
         host: Any = Machine1(layout=self.layout, services=Kubelet(), environment={})
         done = 0
 
         def counted(verb: Any) -> Any:
             def call(*arguments: Any, **more: Any) -> Any:
                 nonlocal done
-                if dies and done >= dies:
+                if (dies and done >= dies) or (dies_with_new_data and list(Path(self.layout.etcd_data).glob("new-*-restore"))):
                     raise Killed
                 change = verb(*arguments, **more)
                 done += bool(change)
@@ -114,8 +115,17 @@ class Box:
         for name in ("ensure", "remove", "move"):
             setattr(host, name, counted(getattr(host, name)))
         asked = RestoreOptions(**{"etcdutl": str(self.etcdutl), "yes": True, **wish})
-        machine = Instant(at=lambda _: host, clock=SystemClock(), random=SystemRandom(), layout=self.layout, fails=self.fails, api=self.api)
-        return engine.run(restore.ROW, asked, machine, reporter=self.reporter, mode=mode)
+        return engine.run(restore.ROW, asked, self._machine(host), reporter=self.reporter, mode=mode)
+
+    def boot(self) -> None:
+        """Run what the unit runs before the kubelet, if it is installed."""
+        if Path(self.layout.units / "kubewright-recover.service").exists():
+            engine.run(
+                RECOVER, None, self._machine(Machine1(layout=self.layout, services=Kubelet(), environment={})), reporter=self.reporter
+            )
+
+    def _machine(self, host: Any) -> Instant:
+        return Instant(at=lambda _: host, clock=SystemClock(), random=SystemRandom(), layout=self.layout, fails=self.fails, api=self.api)
 
     def states(self) -> list[State]:
         return [one.state for one in checkpoint.every(Machine1(layout=self.layout))]
@@ -198,6 +208,46 @@ def test_a_restore_that_is_killed_at_any_change_continues_to_the_same_result(box
         break
     assert killed > 5
     _require_restored(box, CONTENT)
+
+
+def test_a_machine_that_loses_power_during_a_restore_boots_with_one_of_the_two_states(box: Box) -> None:
+    booted: set[tuple[bytes, bool]] = set()
+    for number in range(1, 60):
+        try:
+            box.run(file=str(box.snapshot), dies=number)
+        except Killed:
+            box.boot()
+            found = box.tree()
+            data, is_old = found["etcd/member/db"], found["kubernetes/manifests/etcd.yaml"] == box.before["kubernetes/manifests/etcd.yaml"]
+            booted.add((data, is_old))
+            assert "kubernetes/manifests/kube-apiserver.yaml" in found
+            assert (State.IN_PROGRESS in box.states()) is (data == CONTENT)
+            continue
+        break
+    assert booted == {(b"old", True), (CONTENT, False)}
+    _require_restored(box, CONTENT)
+
+
+def test_what_was_written_after_a_power_cut_is_restored_too(box: Box) -> None:
+    written = Path(box.layout.etcd_data / "member/snap/db")
+    written.parent.mkdir()
+    written.write_bytes(b"before")
+    with pytest.raises(Killed):
+        box.run(from_this_member=True, peers_are_gone=True, dies_with_new_data=True)
+    box.boot()
+    written.write_bytes(b"after")
+    box.run(from_this_member=True, peers_are_gone=True)
+    assert box.tree()["etcd/member/db"] == b"after"
+
+
+def test_a_machine_stays_fenced_if_its_restore_loses_power(box: Box) -> None:
+    box.run(fence=True)
+    with pytest.raises(Killed):
+        box.run(file=str(box.snapshot), dies_with_new_data=True)
+    box.boot()
+    assert (Path(box.layout.manifest("etcd")).exists(), Path(box.layout.etcd_data / "member/db").read_bytes()) == (False, b"old")
+    box.run(unfence=True)
+    assert box.tree() == box.before
 
 
 def test_a_machine_is_fenced_and_unfenced(box: Box) -> None:

@@ -2,14 +2,15 @@
 
 While the data is replaced, neither etcd nor the API server of this machine runs: a checkpoint keeps their manifests. If
 the new data does not serve, the old data and manifests are put back. The same command continues a run that was killed,
-and changes nothing after a run that was finished.
+and changes nothing after a run that was finished. After a power cut, the machine boots with the new data if that was in
+place already, and otherwise with the old data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import HostError
 from kubewright.etcd.api import Status
@@ -21,12 +22,15 @@ from kubewright.lifecycle.etcd.data import DataSwap
 from kubewright.lifecycle.etcd.request import restore_task
 from kubewright.lifecycle.etcd.this_member import FENCE, RESTORE
 from kubewright.lifecycle.operation import Operation
-from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps import boot_recovery, checkpoint
 from kubewright.lifecycle.steps.checkpoint import ABSENT, Checkpoint, State
 from kubewright.lifecycle.steps.kubelet import SERVICE
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out
 from kubewright.lifecycle.steps.static_pods import HAS_DATA
 from kubewright.workflow.phases import Phase, Phases, Step
+
+if TYPE_CHECKING:
+    from kubewright.host.seam import Host
 
 _DATABASE: Final = "snap/db"
 """The path of the database in the directory of a member."""
@@ -40,6 +44,7 @@ def carried_out(ctx: RestoreContext) -> Iterator[Step]:
         yield from _unfence(ctx)
     elif ctx.restored is not None:
         leasing.given_back(ctx)
+        boot_recovery.remove_unneeded(ctx.host)  # a run that was killed at its end has left the unit
         ctx.say(f"etcd already is the cluster that was made from {ctx.goal}; nothing is changed. --again restores it once more")
     else:
         with leasing.taken(ctx):
@@ -63,7 +68,8 @@ def _restore(ctx: RestoreContext) -> Iterator[Step]:
         prove_old=lambda: _answers(ctx, kept),
         required=True,
     )
-    yield from carry_out(ctx.host, kept, [step], reporter=ctx.reporter, topic="etcd")
+    with boot_recovery.enabled(ctx.host, ctx.bound.machine.program, needed=True, reporter=ctx.reporter):
+        yield from carry_out(ctx.host, kept, [step], reporter=ctx.reporter, topic="etcd")
     if ctx.host.state(swap.aside) is not None:
         ctx.say(f"etcd has one member now, {member.name}; its earlier data is in {swap.aside}: remove it when you no longer need it")
     yield from _look_at_objects(ctx, nodes, stopped=others)
@@ -141,6 +147,23 @@ def _proved(ctx: RestoreContext, swap: DataSwap, *, known: int) -> Iterator[Step
     yield from ctx.api_server()
     yield from swap.finish()
     yield ctx.host.ensure(Service(name=SERVICE, restart=True))  # pods read Secrets and ConfigMaps again
+
+
+def settled(host: Host, begun: Checkpoint) -> Iterator[Step]:
+    """Let the kubelet start etcd and the API server after a restore that lost power, with the new data if that is in place.
+
+    Otherwise the restore is taken back. It is not continued, because only its user can know what was written since.
+    Raises HostError if the manifests cannot be read.
+    """
+    swap = DataSwap(host=host, data=this_member.find(host).layout.etcd_data, label=begun.directory.name)
+    if swap.done:
+        for one in begun.swaps:
+            yield checkpoint.put_new(host, begun, one.target)
+        return
+    yield from swap.back()
+    for one in begun.swaps:
+        yield checkpoint.put_old(host, begun, one.target)
+    checkpoint.finish(host, begun, State.ROLLED_BACK)
 
 
 def _fence(ctx: RestoreContext) -> Iterator[Step]:

@@ -1,8 +1,8 @@
 """A unit that is installed while an operation replaces files that belong together. It runs at boot, before the kubelet.
 
-A component that finds a certificate without its key does not start. After a power cut between the two, the unit
-completes the pair, so that the machine starts by itself. It asks no questions and restarts nothing: the operation
-itself continues only when the user runs it again.
+A component that finds a certificate without its key does not start, nor does one whose manifest a restore of etcd keeps
+while it replaces the data. After a power cut, the unit brings such files to one side, so that the machine starts by
+itself. It asks no questions and restarts nothing: the operation itself continues only when the user runs it again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def enabled(host: Host, program: Sequence[str], *, needed: bool, reporter: Repor
     try:
         _install(host, program)
     except HostError as error:
+        host.remove(unit_path(host), own=(unit_path(host),))
         reporter.emit(Warned(text=f"if this machine loses power now, run the same command again after it has booted: {error}"))
+        yield
+        return
     try:
         yield
     finally:
