@@ -165,6 +165,7 @@ soak: $(VENV)/.test ## Kill init and joins at all boundaries and 50 random momen
 # About an hour on two quiet cores, half of it for tests/machines/test_upgrade_matrix.py. tests/parts.py lists them.
 soak-tests: $(VENV)/.test ## Run the tests that `make test-all` leaves out: variants of its tests, and further kills
 	@$(MAKE) --no-print-directory set-up build/.bytecode
+	$(MAKE_IMAGE)
 	$(FETCH_MACHINES_OF_OTHERS)
 	$(RUN_PART) soak
 

@@ -166,6 +166,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/machines/test_whole_lifecycle.py": SOAK,
     "tests/machines/test_whole_outages.py": SOAK,
     "tests/machines/test_whole_planes.py": SOAK,
+    "tests/machines/test_whole_systemd.py": SOAK,
     "tests/machines/test_whole_versions.py": SOAK,
 }
 """Folders, files, tests and single cases of tests, each with its part. The most specific row applies."""
