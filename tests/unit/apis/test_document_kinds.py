@@ -35,6 +35,12 @@ def test_a_kind_given_twice_is_refused_in_any_version():
     assert "kind ClusterConfiguration is given twice" in error.detail
 
 
+def test_a_kind_of_init_is_checked_after_however_many_unknown_kinds():
+    unknown = [{"apiVersion": "example.com/v1", "kind": f"Thing{number}"} for number in range(200)]
+    error = document_error(*unknown, {**cluster(), "apiVersion": "kubeadm.k8s.io/v1alpha1"}, strict=False)
+    assert "kubeadm v1.11 is the last one" in error.detail
+
+
 @pytest.mark.parametrize(
     ("version", "last"),
     [("v1alpha1", "v1.11"), ("v1alpha2", "v1.12"), ("v1alpha3", "v1.14")],

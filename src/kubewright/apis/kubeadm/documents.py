@@ -87,7 +87,7 @@ def select(documents: Sequence[Document], *, strict: bool, use: Collection[str] 
             problem = f"kind {gvk.kind} is given twice, first in {found[gvk.kind][1].where()}"
         else:
             found[gvk.kind] = gvk, document
-            if len(problems) + len(notes) < MOST_SHOWN:
+            if gvk.kind in use or len(problems) + len(notes) < MOST_SHOWN:
                 problem, note = map(shortened, _verdict(gvk, strict=strict, use=use, allow_deprecated=allow_deprecated))
         if problem and len(problems) < MOST_SHOWN:
             problems.append(f"{document.where()}: {problem}")
