@@ -47,7 +47,7 @@ _CONNECT: Final = 5.0
 class MachineNode:
     """The node of one machine.
 
-    created ── start() ──> starting ── (its API server listens) ──> serving the kubelet API ── stop() ──> stopped
+    created ── start() ──> starting ── (its API server listens, its directory exists) ──> serving the kubelet API ── stop() ──> stopped
 
     `others` are further agents whose kubelet API this machine serves. `joins` says that the machine joins with a file
     of bootstrap credentials, and finds its API server in its files; the first machine's is its own, and its
@@ -115,9 +115,12 @@ class MachineNode:
             await self._bootstrap.close()
 
     async def _begin(self) -> None:
-        """Start the agent once its API server listens."""
+        """Start the agent once its API server listens.
+
+        The phase kubelet-start must have made the kubelet's directory: the agent would create it with another mode.
+        """
         pause = _PORT_CHECK_EVERY
-        while not await _listens(*self._server()):
+        while Files().state(self._layout.kubelet) is None or not await _listens(*self._server()):
             await asyncio.sleep(pause)
             pause = min(pause * 1.1, _LONGEST_CHECK) if self._bootstrap is not None else pause
         self._run_agent()
