@@ -15,6 +15,7 @@ from kubewright.base import errors
 from kubewright.base.clock import FakeClock
 from kubewright.base.events import SilentReporter
 from kubewright.http import loop
+from kubewright.http.messages import Limits
 from kubewright.kube import core, resources
 from kubewright.kube.answers import EventType
 from kubewright.kube.client import AsyncKubeClient, KubeClient
@@ -208,12 +209,15 @@ def test_changing_the_identity_ends_a_running_watch(apiserver) -> None:
 
 def test_a_hundred_identities_share_a_process(apiserver) -> None:
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    patient = Limits(connect=600)
 
     async def main() -> set[str]:
         found: list[Mapping[str, Any]] = []
         async with contextlib.AsyncExitStack() as stack:
             for first in range(0, 100, 10):  # a few handshakes at a time, so that none waits for all others
-                clients = [AsyncKubeClient(apiserver.access(f"user-{number}"), timeout=600) for number in range(first, first + 10)]
+                clients = [
+                    AsyncKubeClient(apiserver.access(f"user-{number}"), timeout=600, limits=patient) for number in range(first, first + 10)
+                ]
                 for client in clients:
                     stack.push_async_callback(client.close)
                 found += await asyncio.gather(*(client.create(review) for client in clients for _ in range(2)))

@@ -12,8 +12,8 @@ from kubewright.base.records import dataclass, field
 MIB: Final = 1 << 20
 REQUEST_TIMEOUT: Final = 10.0
 """Seconds for one request, body included; the kubelet's timeout for heartbeats."""
-CONNECT_TIMEOUT: Final = 5.0
-"""Seconds to open a connection, handshake included."""
+CONNECT_TIMEOUT: Final = 10.0
+"""Seconds to open a connection, handshake included; client-go's limit for a handshake (transport/cache.go)."""
 CHUNK: Final = 64 * 1024
 
 Headers = Mapping[str, str | tuple[str, ...]]
