@@ -304,11 +304,15 @@ def test_the_kubelet_api_uses_a_certificate_that_a_person_has_approved(
     for headers, code in (({}, 401), ({"authorization": "Bearer nonsense"}, 401), ({"authorization": f"Bearer {token}"}, 403)):
         assert _code(f"https://{addressed}:10250/pods", headers, cluster.ca_pem) == code
 
+    def healthy() -> bool:
+        """Return whether the kubelet API answers. The API server waits 10 s for a handshake, which is not enough on a busy machine."""
+        return cluster.kubectl("get", "--raw", "/api/v1/nodes/device-6/proxy/healthz", check=False).stdout == "ok"
+
     for address, port, secure in ((addressed, 10250, True), (agent.health, 10248, False)):
         with hostile_clients.hostile(address, port, secure=secure):
             for _ in range(3):
                 assert hostile_clients.health(agent.health, 10248, secure=False) == (200, b"ok")
-                assert cluster.kubectl("get", "--raw", "/api/v1/nodes/device-6/proxy/healthz").stdout == "ok"
+                eventually(healthy, "an answer to the API server", agent)
             last = _renewed(api, "device-6")
             eventually(lambda last=last: _renewed(api, "device-6") > last, "a heartbeat", agent)
     assert agent.end() == 0
