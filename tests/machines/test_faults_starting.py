@@ -25,6 +25,9 @@ SWAP = r"printf 'Filename Type Size Used Priority\n/dev/sda2 partition 1000 0 -2
 NO_SPACE = "mkdir -m 0700 -p /var/lib/etcd && mount -t tmpfs -o size=64k,mode=700 none /var/lib/etcd"
 NO_IMAGE = f"ctr -n k8s.io images export /root/etcd.tar {ETCD_IMAGE} && ctr -n k8s.io images rm {ETCD_IMAGE}"
 
+PAUSED_KUBELET = "until pkill -STOP -f '[k]ubelet --bootstrap-kubeconfig='; do sleep 0.01; done"
+"""Waits for the kubelet, not for calls of its program that ask for the version, and stops its process at once."""
+
 BROKEN: Mapping[str, str] = {"flag": "true", "api": "true", "swap": f"{NO_UNIT}; {SWAP}", "space": NO_SPACE, "image": NO_IMAGE}
 """A machine and what is broken on it."""
 MENDED: Mapping[str, str] = {
@@ -144,10 +147,12 @@ def test_a_missing_image_is_reported(bed: Bed, failed: Mapping[str, Ended]) -> N
 
 def test_a_concurrent_run_is_refused_and_the_same_command_finishes_an_interrupted_one(bed: Bed, failed: Mapping[str, Ended]) -> None:
     machine = bed["other"]
+    machine.run("systemctl", "stop", "kubelet")  # as it has no configuration, it is started again and again
+    pausing = machine.start("sh", "-c", PAUSED_KUBELET)  # before it starts any container, so that the wait does not end
     first = machine.start(*argv("init", "--config", CONFIG), env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert first.stdout is not None
     assert any(b"[wait-control-plane]" in line for line in iter(first.stdout.readline, b""))
-    machine.run("pkill", "-STOP", "-x", "kubelet")  # the awaited condition does not occur in the meantime
+    assert pausing.wait(600) == 0
     second = kubewright(machine, "init", "--config", CONFIG, check=False)
     machine.run("pkill", "-INT", "-f", "kubewright init")
     _, said = first.communicate(timeout=900)
