@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from machine_kit import printed
 from testbed.bed import Bed, sweep
 from testbed.places import beds
 from whole_kit import disk_place
@@ -72,8 +73,7 @@ def test_a_power_cut_keeps_only_the_disk(parts: Parts) -> None:
 
 def test_a_container_runs_in_a_machine(parts: Parts) -> None:
     with Bed("one", bed="runs", parts=parts) as bed:
-        ran = bed["one"].run("ctr", "-n", "k8s.io", "run", "--rm", "docker.io/library/busybox:test", "said", "/bin/sh", "-c", "echo hello")
-        assert ran.out == "hello\n"
+        assert printed(bed["one"], "docker.io/library/busybox:test", "/bin/sh", "-c", "echo hello") == "hello\n"
 
 
 def test_beds_of_the_same_name_do_not_disturb_each_other(parts: Parts) -> None:
