@@ -100,10 +100,15 @@ def aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             sweep()  # a failed test has mounts there
 
 
+_SWEPT = "swept"
+_UP = f"from testbed import __main__ as hand; hand._BED = '{_SWEPT}'; hand.main(['up', 'one'])"
+"""`python -m testbed up one` with another name of the bed: a bed of `make machines` that starts meanwhile would sweep the leftovers."""
+
+
 @pytest.mark.usefixtures("aside")
 def test_leftovers_of_a_killed_bed_are_swept() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-    process = subprocess.Popen([sys.executable, "-m", "testbed", "up", "one"], stdout=subprocess.PIPE, cwd=ROOT, env=environment, text=True)
+    process = subprocess.Popen([sys.executable, "-c", _UP], stdout=subprocess.PIPE, cwd=ROOT, env=environment, text=True)
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
@@ -114,7 +119,7 @@ def test_leftovers_of_a_killed_bed_are_swept() -> None:
         process.stdout.close()
     told = re.fullmatch(r"one  [0-9.]+  make enter MACHINE=(?:(\S+)/)?one\n", line)
     assert told is not None, line
-    name = told[1] or "hand"
+    name = told[1] or _SWEPT
     bridge = bridge_of(name)
     assert len(left(name, bridge=bridge)) >= 4
 
