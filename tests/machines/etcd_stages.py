@@ -14,7 +14,7 @@ from cluster_kit import CERTIFICATE_KEY, KUBEWRIGHT, TOKEN, Cluster, begin
 from kill_kit import Boundary, undisturbed
 from kill_stages import Reference
 from machine_kit import SHARED, administer, eventually, kubectl, kubewright, patiently
-from state_kit import State, asked_of_etcd, require_same
+from state_kit import State, asked_of_etcd, data_of, require_same
 from testbed.bed import Bed
 from upgrade_stages import find_kubewright_at_boot
 
@@ -50,7 +50,7 @@ def names(machine: Machine) -> set[str]:
 
 def have_same_data(first: Machine, second: Machine) -> bool:
     """Whether the members of two machines have the same data at the last revision of the second one, and forgot the same revisions."""
-    found = asked_of_etcd(second, "hashkv", {}, service="maintenance")
+    found = data_of(second)
     other = asked_of_etcd(first, "hashkv", {"revision": found["header"]["revision"]}, service="maintenance")
     return bool(other["hash"] == found["hash"])
 

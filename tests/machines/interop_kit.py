@@ -30,10 +30,6 @@ _NEXT_IMAGES: Final = {"etcd:3.6.8-0": "etcd:3.7.0-0", "coredns/coredns:v1.14.2"
 FIRST, SECOND, WORKER = "first", "second", "worker"
 _ADMINISTRATOR: Final = {"KUBECONFIG": "/etc/kubernetes/admin.conf"}
 _COMMAND: Final = re.compile(r"(?:kubeadm|kubewright) join (?P<words>(?:[^\n\\]|\\\n)+)")
-_ETCDCTL: Final = (
-    *("etcdctl", "--cacert=/etc/kubernetes/pki/etcd/ca.crt", "--cert=/etc/kubernetes/pki/etcd/healthcheck-client.crt"),
-    *("--key=/etc/kubernetes/pki/etcd/healthcheck-client.key", "--endpoints=https://127.0.0.1:2379", "-w", "json"),
-)
 
 
 Cell = tuple[str, str]
@@ -135,12 +131,6 @@ def nodes(machine: Machine) -> Mapping[str, tuple[bool, bool]]:
         )
         for node in kubectl(machine, "get", "nodes").get("items", [])
     }
-
-
-def members(machine: Machine) -> Mapping[str, bool]:
-    """Return the members of etcd by name, and whether each may vote."""
-    said = administer(machine, "-n", "kube-system", "exec", f"etcd-{machine.name}", "--", *_ETCDCTL, "member", "list")
-    return {one["name"]: not one.get("isLearner", False) for one in json.loads(said.out)["members"]}
 
 
 def resolve(machine: Machine, *, node: str, service: str) -> None:

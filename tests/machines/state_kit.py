@@ -230,6 +230,35 @@ def members(machine: Machine, *, others: Mapping[str, str] = MappingProxyType({}
     return list(json.loads(text))
 
 
+def votes(machine: Machine) -> dict[str, bool]:
+    """Return whether each member of etcd votes, by name, or by peer address if it has not started.
+
+    Not through the pod of etcd: the kubelet may create the mirror pod ten seconds after the API server has started.
+    """
+    rows = asked_of_etcd(machine, "member/list", {})["members"]
+    return {row.get("name") or row["peerURLs"][0]: not row.get("isLearner", False) for row in rows}
+
+
+def data_of(machine: Machine) -> State:
+    """Return the hash of the data of a machine's member of etcd, with its revision."""
+    return asked_of_etcd(machine, "hashkv", {}, service="maintenance")
+
+
+def has_data(machine: Machine, earlier: State) -> bool:
+    """Whether the data that a member had earlier, as told by `data_of`, is unchanged.
+
+    Also true if the API server has had it compacted since, as it does every five minutes: then it cannot be compared.
+    """
+
+    def is_kept(now: State) -> bool:
+        return bool(now["compact_revision"] == earlier["compact_revision"])
+
+    if not is_kept(data_of(machine)):
+        return True
+    found = asked_of_etcd(machine, "hashkv", {"revision": earlier["header"]["revision"]}, service="maintenance")
+    return bool(found["hash"] == earlier["hash"]) or not is_kept(found)
+
+
 def asked_of_etcd(machine: Machine, path: str, body: Mapping[str, Any], *, service: str = "cluster") -> dict[str, Any]:
     """Query the etcd of a machine through its JSON gateway. It removes no member within five seconds of another one being added (503)."""
     pki = "/etc/kubernetes/pki/etcd"

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from cluster_kit import KUBEADM, KUBEWRIGHT
-from interop_kit import FIRST, NEXT, OTHER, SECOND, WORKER, Cell, Line, Mixed, left, members, nodes, reset, resolve
+from interop_kit import FIRST, NEXT, OTHER, SECOND, WORKER, Cell, Line, Mixed, left, nodes, reset, resolve
 from machine_kit import eventually, kubectl
+from state_kit import votes
 
 from kubewright.machines.machine import Machine
 from kubewright.machines.parts import Parts
@@ -41,7 +42,7 @@ def test_machines_of_both_tools_form_one_cluster(line: Line, cell: Cell, matrix:
             wanted = {FIRST: (True, True), SECOND: (True, True), WORKER: (True, False)}
             eventually(lambda: nodes(cluster.first) == wanted, "all Nodes to be ready")
         with told.cell(row, "etcd votes"):
-            assert members(cluster.first) == {FIRST: True, SECOND: True}
+            assert votes(cluster.first) == {FIRST: True, SECOND: True}
         with told.cell(row, "Service name"):
             resolve(cluster.first, node=WORKER, service="kubernetes.default.svc.cluster.local")
         for tool in (KUBEADM, KUBEWRIGHT):
@@ -90,4 +91,4 @@ def reset_works(cluster: Mixed, name: str, tool: str) -> None:
     reset(tool, cluster.cluster.bed[name])
     assert left(cluster.cluster.bed[name]) == []
     if name != FIRST:
-        assert members(cluster.first).keys() == ({FIRST, SECOND} if name == WORKER else {FIRST})
+        assert votes(cluster.first).keys() == ({FIRST, SECOND} if name == WORKER else {FIRST})

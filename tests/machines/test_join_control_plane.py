@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import subprocess
@@ -11,7 +10,8 @@ from dataclasses import dataclass
 
 import pytest
 from cluster_kit import CERTIFICATE_KEY, TOKEN, at_once, configuration
-from machine_kit import CONFIG, ENVIRONMENT, PATIENT, SHARED, administer, argv, eventually, kubectl, kubewright, signed, write
+from machine_kit import CONFIG, ENVIRONMENT, PATIENT, SHARED, argv, eventually, kubectl, kubewright, signed, write
+from state_kit import votes
 from testbed.bed import Bed
 
 from kubewright.machines.machine import Ended, Machine
@@ -61,12 +61,8 @@ class Cluster:
         return machine
 
     def members(self) -> dict[str, bool]:
-        """Whether each member votes, by name, or by peer address if it has not started."""
-        pki = f"{PKI}/etcd"
-        credentials = [f"--cacert={pki}/ca.crt", f"--cert={pki}/healthcheck-client.crt", f"--key={pki}/healthcheck-client.key"]
-        words = ["-n", "kube-system", "exec", "etcd-one", "--", "etcdctl", *credentials, "member", "list", "-w", "json"]
-        found = json.loads(administer(self.one, *words).out)["members"]
-        return {row.get("name") or row["peerURLs"][0]: not row.get("isLearner", False) for row in found}
+        """Whether each member of etcd votes."""
+        return votes(self.one)
 
     def restarts(self, name: str) -> dict[str, int]:
         """How often each static pod was restarted, for those whose containers the kubelet has reported."""

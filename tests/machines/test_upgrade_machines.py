@@ -42,7 +42,7 @@ from level_kit import (
 )
 from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, proxy_container, ready, write
 from manifest_moves import taken_away
-from state_kit import asked_of_etcd, require_same
+from state_kit import data_of, has_data, require_same
 from testbed import patch_level
 from testbed.bed import Bed
 from upgrade_stages import boot_again, find_kubewright_at_boot
@@ -142,7 +142,7 @@ def test_a_component_that_does_not_run_takes_the_machine_back(both: Both, name: 
     patch(machine, failure.component, argument(failure.argument))
     if failure.etcd:
         write(machine, f"{PATCHES}/etcd+json.yaml", argument(failure.etcd))
-    before, data, works = content(machine), asked_of_etcd(machine, "hashkv", {}, service="maintenance"), proxy_container(machine)
+    before, data, works = content(machine), data_of(machine), proxy_container(machine)
     with matrix(FAILURES_MATRIX).cell(name, "kubewright") as cell:
         with taken_away(machine) as away:
             ended = apply(machine, "--patches", PATCHES, check=False)
@@ -150,8 +150,7 @@ def test_a_component_that_does_not_run_takes_the_machine_back(both: Both, name: 
         assert [text for text in (*failure.says, "this machine is back in its earlier state") if text not in ended.err] == []
         assert changed(before, content(machine)) == failure.changed
         eventually(lambda: running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES), "the components of the earlier version")
-        again = asked_of_etcd(machine, "hashkv", {"revision": data["header"]["revision"]}, service="maintenance")
-        assert again["hash"] == data["hash"] or again["compact_revision"] != data["compact_revision"]
+        assert has_data(machine, data)
         assert proxy_container(machine) == works
         cell.says("as before")
 

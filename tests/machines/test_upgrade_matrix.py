@@ -13,10 +13,10 @@ from itertools import product
 
 import pytest
 from cluster_kit import KUBEADM, KUBEWRIGHT, Cluster, at_once, begin
-from interop_kit import members, nodes, words_of
+from interop_kit import nodes, words_of
 from level_kit import IGNORED, NEXT, apply, changes
 from machine_kit import SHARED, administer, eventually, gone, kubewright, patiently, ready
-from state_kit import State, require_same
+from state_kit import State, require_same, votes
 from testbed import patch_level
 from testbed.bed import Bed
 from upgrade_cells import (
@@ -96,7 +96,7 @@ def test_both_tools_leave_the_same_cluster(cluster: Cluster, cell: Cell, matrix:
         assert gone(first, *BINDING) is bool(lacks)
         again = changes(kubewright(second, "upgrade", "node", IGNORED, "-o", "json"))
         assert [target.rpartition(" ")[2] for target in again] == lacks
-        assert members(first) == dict.fromkeys(CONTROL_PLANES, True)
+        assert votes(first) == dict.fromkeys(CONTROL_PLANES, True)
         wanted = {**dict.fromkeys(CONTROL_PLANES, (True, True)), WORKER: (True, False)}
         eventually(lambda: nodes(first) == wanted, "all Nodes to be ready")
         found = states(machines)
