@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from machine_kit import CONFIG, INIT, SHARED, eventually, kubectl, kubewright, write
+from machine_kit import CONFIG, INIT, SHARED, eventually, join_command, kubectl, kubewright, write
 from testbed.bed import Bed
 
 from kubewright.machines.parts import Parts
@@ -22,7 +22,7 @@ def bed(parts: Parts) -> Iterator[Bed]:
         write(one, CONFIG, INIT.format(address=one.address))
         one.run("kubeadm", "init", "--config", CONFIG)
         two.run("mkdir", "-p", MANIFESTS)  # as the kubelet's package (kubernetes/release: cmd/krel/templates/latest/kubelet/kubelet.spec)
-        two.run(*join(made), IGNORED)
+        two.run("kubeadm", *join(made), IGNORED)
         eventually(lambda: len(kubectl(one, "get", "nodes").get("items", [])) == 2, "two Nodes")
         # four static ones, two of CoreDNS, kube-proxy on both Nodes; the kubelet reports static pods to the cluster
         # with a delay
@@ -31,7 +31,7 @@ def bed(parts: Parts) -> Iterator[Bed]:
 
 
 def join(bed: Bed) -> list[str]:
-    return bed["one"].run("kubeadm", "token", "create", "--print-join-command").out.split()
+    return join_command(bed["one"], tool=("kubeadm",))
 
 
 def test_a_control_plane_of_kubeadm_is_adopted_on_request(bed: Bed) -> None:
@@ -69,7 +69,7 @@ def test_a_control_plane_of_kubeadm_is_adopted_on_request(bed: Bed) -> None:
 
 def test_a_worker_of_kubeadm_is_adopted_on_request(bed: Bed) -> None:
     """Nothing changes either, unless its kubelet was installed without a package: then it lacks a directory and logs errors about it."""
-    words, two = [*join(bed)[1:], IGNORED], bed["two"]
+    words, two = [*join(bed), IGNORED], bed["two"]
     two.run("rmdir", MANIFESTS)
     assert kubewright(two, *words, "--plan").out == f"create directory {MANIFESTS} (mode 0700)\n\nplan: 1 to create\n"
     two.run("mkdir", MANIFESTS)

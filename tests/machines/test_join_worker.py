@@ -191,11 +191,12 @@ def test_changes_by_others_are_shown_and_repaired(cluster: Cluster) -> None:
 
 
 def test_a_node_name_in_use_is_refused(cluster: Cluster) -> None:
+    """The name of a Node that stays Ready: the kubelet of `two` was just started again, and may report for a moment that it is not ready."""
     three = cluster.bed["three"]
-    eventually(lambda: cluster.ready("two"), "the Node to be Ready, after its kubelet was started again")
-    ended = kubewright(three, "join", *cluster.joining(), "--node-name", "two", check=False)
+    eventually(lambda: cluster.ready("one"), "the Node to be Ready")
+    ended = kubewright(three, "join", *cluster.joining(), "--node-name", "one", check=False)
     assert ended.code == 1
-    assert "a Node with the name two exists in the cluster and is Ready" in ended.err
+    assert "a Node with the name one exists in the cluster and is Ready" in ended.err
     assert left_alone(three)
     assert three.run("ls", "/var/lib/kubewright", check=False).out == ""
 
