@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,13 @@ from typed import ROOT, Reader, Step, Terminal, environment, steps
 
 GUIDE = ROOT / "docs" / "guide"
 TOOLS = ("kubewright", "kubeadm")
-BESIDES = {f"{tool} join": "--ignore-preflight-errors SystemVerification" for tool in TOOLS} if has_cgroup_v1() else {}
-"""What these machines need on a host with cgroup v1, according to README."""
+BESIDES = {
+    # on a host with cgroup v1, according to README
+    **{f"{tool} join": "--ignore-preflight-errors SystemVerification" for tool in TOOLS if has_cgroup_v1()},
+    # a busy machine exceeds the default of half a minute
+    "kubectl wait ": "--timeout=15m",
+}
+"""What these machines need."""
 
 
 class Host(Terminal):
@@ -47,7 +53,7 @@ def booted(making: str) -> Iterator[dict[str, Terminal]]:
     process = subprocess.Popen(shlex.split(making), cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert process.stdout is not None
-        told = "".join(iter(process.stdout.readline, "Press Ctrl-C to stop and remove them.\n"))
+        told = "".join(takewhile(lambda line: line != "Press Ctrl-C to stop and remove them.\n", process.stdout))
         named = dict(re.findall(r"^(\w+) .* MACHINE=(\S+)$", told, re.MULTILINE))
         assert list(named) == names, told
         with ExitStack() as stack:
