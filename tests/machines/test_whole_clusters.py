@@ -18,6 +18,7 @@ from whole_kit import Cluster, clusters, fetched, foreign, web
 from kubewright.local.whole.members import HOST_NAME
 from kubewright.local.whole.services import volumes
 from kubewright.machines import firewall, group
+from kubewright.machines import network as networks
 from kubewright.machines.firewall import Command
 from kubewright.machines.network import Network, listed, range_of
 from kubewright.machines.parts import Parts
@@ -245,7 +246,8 @@ def test_firewalls_let_packets_of_the_bridge_pass_and_are_restored(parts: Parts)
         run("ip", "netns", "delete", name)
 
 
-def test_a_network_whose_creation_was_interrupted_is_completed(parts: Parts, tmp_path: Path) -> None:
+def test_a_network_whose_creation_was_interrupted_is_completed(parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(networks, "_WIDE", ("10.201.77.0/24",))  # other tests might take a range whose bridge is deleted
     name = f"t{os.getpid()}-half"
     network = group.claim_network(name, tmp_path / name)
     try:

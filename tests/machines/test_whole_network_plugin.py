@@ -38,7 +38,9 @@ def test_nodes_become_ready_when_the_user_installs_a_network_plugin(cluster: Clu
     assert (refused.returncode, "was created with --cni none, not default" in refused.stderr) == (1, True), refused.stderr
     assert cluster.up("--cni", "none")["changes"] == []
 
-    share = cluster.kubectl("get", "node", node["name"], "-o", "jsonpath={.spec.podCIDR}")
+    given = ("get", "node", node["name"], "-o", "jsonpath={.spec.podCIDR}")
+    eventually(lambda: cluster.kubectl(*given) != "", "a range for the pods of the Node")
+    share = cluster.kubectl(*given)
     cluster.inside("control-plane", "sh", "-c", f"cat > {CONFIGURATION}", text=conflist(share))
     cluster.kubectl("wait", "--for=condition=Ready", f"node/{node['name']}", "--timeout", "10m")
     cluster.kubectl("rollout", "status", "-n", "kube-system", "deployment/coredns", "--timeout", "10m")

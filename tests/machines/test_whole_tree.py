@@ -101,6 +101,9 @@ def served(cluster: Cluster, parts: Parts, directory: Path) -> tuple[list[str], 
     assert (made["state"], made["nodes"]["ready"]) == ("Ready", 3)
 
     cluster.call("local", "load", "--name", cluster.name, str(web(parts, directory / "web.tar")))
+    # kube-controller-manager removes the taint of a Node that has become ready; until then, both pods would be placed on another one
+    taints = ("get", "nodes", "-o", "jsonpath={.items[*].spec.taints[*].key}")
+    eventually(lambda: "node.kubernetes.io/not-ready" not in cluster.kubectl(*taints), "pods to be allowed on all workers")
     cluster.kubectl("apply", "-f", "-", text=WORKLOAD)
     cluster.kubectl("rollout", "status", "deployment/web", "--timeout", "10m")
     port = free_port()
