@@ -134,7 +134,9 @@ def addressed(two: Worker) -> Iterator[None]:
     machine = two.machine
     machine.run("ip", "-6", "address", "add", f"{SIXTH}/64", "dev", "eth0", "nodad")
     before = machine.run("sysctl", "-n", "vm.nr_hugepages").out.strip()
-    machine.run("sysctl", "-qw", "vm.nr_hugepages=8")  # of the whole host: 16 MiB
+    # of the whole host: 16 MiB, which the kernel may have to find first
+    enough = ("sh", "-c", "sysctl -qw vm.nr_hugepages=8; sysctl -n vm.nr_hugepages")
+    eventually(lambda: machine.run(*enough).out.strip() == "8", "huge pages of the host")
     yield
     machine.run("sysctl", "-qw", f"vm.nr_hugepages={before}")
     machine.run("ip", "-6", "address", "del", f"{SIXTH}/64", "dev", "eth0")
