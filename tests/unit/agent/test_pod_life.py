@@ -201,6 +201,16 @@ def test_a_pod_that_is_deleted_before_it_started_has_failed():
     assert decide(ended) == Delete()
 
 
+def test_a_pod_without_a_grace_period_is_removed_later_if_nobody_holds_it():
+    gone = deleting(pod(), grace=0)
+    ended = after(gone, decide(gone, addresses=()))
+    unplayed = SimulationRules(plays=False)
+    assert decide(ended) == decide(gone, rules=unplayed) == Delete(NOW + timedelta(seconds=10))
+    for subject, rules in ((ended, SimulationRules()), (gone, unplayed)):
+        subject["metadata"]["finalizers"] = ["example.org/hold"]
+        assert decide(subject, rules=rules) == Nothing()
+
+
 def test_a_pod_on_the_host_network_is_recognised():
     assert lifecycle.on_host_network(pod(spec={"hostNetwork": True}))
     assert not lifecycle.on_host_network(pod())

@@ -16,6 +16,7 @@ from kubewright.agent.dependencies import Seams
 from kubewright.agent.pods.lifecycle import SimulationRules
 from kubewright.agent.pods.manager import PodManager
 from kubewright.agent.pods.simulated import SimulatedPods
+from kubewright.base.errors import Unreachable
 from kubewright.base.randomness import SeededRandom
 from kubewright.kube.credentials import Access
 from kubewright.kube.resources import POD
@@ -149,6 +150,26 @@ async def test_a_pod_that_a_finalizer_holds_is_deleted_once():
         api.put({**api.get(POD, "web", "default"), "spec": {**pod()["spec"], "touched": True}})
         await asyncio.sleep(60)
     assert len(api.made("delete", "pods")) == 1
+
+
+async def test_a_removal_that_the_api_server_has_cut_off_is_repeated():
+    """It takes away the grace period first, in a write of its own, and a slow request may end between the two."""
+    api = FakeAPI()
+
+    def half_done(call):
+        if call.verb != "delete" or len(api.made("delete", "pods")) > 1:
+            return None
+        delete(api, "web", grace=0)
+        return Unreachable("timed out", remedy="")
+
+    api.faults.append(half_done)
+    async with playing(api) as pods:
+        new(api)
+        await asyncio.sleep(1)
+        delete(api, "web")
+        await asyncio.sleep(60)
+        assert pods.all() == []
+    assert len(api.made("delete", "pods")) == 2
 
 
 async def test_a_slow_stop_is_waited_for():

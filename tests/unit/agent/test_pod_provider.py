@@ -179,6 +179,18 @@ async def test_a_pod_that_never_ran_here_is_stopped_and_mirror_pods_are_ignored(
     assert len(api.made("delete", "pods")) == 1
 
 
+async def test_a_stopped_pod_whose_removal_was_cut_off_is_removed_again():
+    api, provider = FakeAPI(), Provider()
+    for name, finalizers in (("old", []), ("held", ["example.org/hold"])):
+        api.put(pod(name, deletionTimestamp="2026-01-02T03:04:05Z", deletionGracePeriodSeconds=0, finalizers=finalizers))
+    async with running(made(api, provider)):
+        await asyncio.sleep(5)
+        assert sorted(provider.asked) == [("stop", "held"), ("stop", "old")]
+        assert api.made("delete", "pods") == []
+        await asyncio.sleep(60)
+    assert [call.name for call in api.made("delete", "pods")] == ["old"]
+
+
 async def test_a_stopped_agent_leaves_pods_running():
     api, provider = FakeAPI(), Provider()
     provider.takes = 100.0

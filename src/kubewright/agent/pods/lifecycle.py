@@ -21,6 +21,8 @@ MIRROR: Final = "kubernetes.io/config.mirror"
 """The annotation of a pod that represents a static pod; `mirrors` maintains those."""
 
 _TERMINAL: Final = ("Succeeded", "Failed")
+_CUT_OFF: Final = timedelta(seconds=10)
+"""How long after its grace period became 0 a pod that still exists is deleted again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,9 @@ class Write:
 @dataclass(frozen=True)
 class Delete:
     """Remove the pod: its containers have ended. Grace period 0, its UID as the precondition."""
+
+    earliest: datetime | None = None
+    """The API server is removing the pod already; only if it still exists at this time, that request was cut off."""
 
 
 PodAction = Nothing | Wait | Write | Delete
@@ -113,6 +118,24 @@ def runs_to_completion(pod: Mapping[str, Any]) -> bool:
     return bool(pod["spec"].get("restartPolicy", "Always") != "Always")
 
 
+def grace_of(pod: Mapping[str, Any]) -> float:
+    """Return the grace period of a pod that is being deleted, in seconds."""
+    return float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+
+
+def remove(pod: Mapping[str, Any]) -> PodAction:
+    """Return how to complete the deletion of a pod that has ended.
+
+    Without a grace period the API server removes the pod: once no finalizer is left, or at once. It first writes that
+    there is no grace period, so a request that takes too long may end between the two.
+    """
+    if grace_of(pod) > 0:
+        return Delete()
+    if pod["metadata"].get("finalizers"):
+        return Nothing()
+    return Delete(datetime.fromisoformat(pod["metadata"]["deletionTimestamp"]) + _CUT_OFF)
+
+
 def pod_addresses(pod: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the addresses that the pod's status names."""
     status = pod.get("status", {})
@@ -125,17 +148,15 @@ def _end_if_never_run(pod: Mapping[str, Any]) -> PodAction:
 
     A pod that ran on this machine under a kubelet is left alone, because it may still have containers.
     """
-    metadata, status = pod["metadata"], pod.get("status", {})
+    status = pod.get("status", {})
     began = status.get("phase", "Pending") != "Pending" or status.get("containerStatuses") or status.get("initContainerStatuses")
-    held = is_deleting(pod) and float(metadata.get("deletionGracePeriodSeconds") or 0) > 0
-    return Delete() if held and not began else Nothing()
+    return remove(pod) if is_deleting(pod) and not began else Nothing()
 
 
 def _end(pod: Mapping[str, Any], *, now: datetime, rules: SimulationRules) -> PodAction:
-    metadata = pod["metadata"]
-    grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
+    metadata, grace = pod["metadata"], grace_of(pod)
     if is_over(pod):
-        return Delete() if grace else Nothing()  # without a grace period the API deletes it once no finalizer is left
+        return remove(pod)
     with suppress(OverflowError):  # the API has no limit for grace periods, and its own times overflow
         asked = datetime.fromisoformat(metadata["deletionTimestamp"]) - timedelta(seconds=grace)
         stopped = asked + timedelta(seconds=min(grace, rules.stop_within))

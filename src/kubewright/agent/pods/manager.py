@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import aclosing
+from datetime import datetime
 from functools import partial
 
 from kubewright.agent.dependencies import Seams
@@ -137,10 +138,17 @@ class PodManager:
         self._cancel_timer(uid)
         step = self._life.decide(pod)
         if isinstance(step, Wait):
-            self._later(uid, (step.until - self._seams.clock.now()).total_seconds())
+            self._later(uid, self._seconds_until(step.until))
         elif isinstance(step, Write | Delete) and self._settled.get(uid) != pod["metadata"]["resourceVersion"]:
-            self._busy.add(uid)
-            self._tasks.start("reporting on a pod", partial(self._act, uid, pod, step))
+            early = self._seconds_until(step.earliest) if isinstance(step, Delete) and step.earliest is not None else 0.0
+            if early > 0:
+                self._later(uid, early)
+            else:
+                self._busy.add(uid)
+                self._tasks.start("reporting on a pod", partial(self._act, uid, pod, step))
+
+    def _seconds_until(self, moment: datetime) -> float:
+        return (moment - self._seams.clock.now()).total_seconds()
 
     async def _act(self, uid: str, pod: Object, step: PodAction) -> None:
         try:

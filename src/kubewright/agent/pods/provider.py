@@ -17,7 +17,7 @@ from kubewright.agent.dependencies import backoff
 from kubewright.agent.periodic import Tasks
 from kubewright.agent.pods import lifecycle
 from kubewright.agent.pods import status as podstatus
-from kubewright.agent.pods.lifecycle import Delete, Nothing, PodAction, Write
+from kubewright.agent.pods.lifecycle import Nothing, PodAction, Write
 from kubewright.kube.core import Object
 
 _log = logging.getLogger(__name__)
@@ -155,8 +155,7 @@ class ProvidedPods:
         status = self._provider.status(pod)
         if status is not None and not podstatus.says(pod, status):
             return Write(dict(status))
-        confirmed = held.ended and _grace(pod) > 0  # without a grace period the API deletes it once no finalizer is left
-        return Delete() if deleting and confirmed else Nothing()
+        return lifecycle.remove(pod) if deleting and held.ended else Nothing()
 
     def forget(self, pod: Object, /) -> None:
         """End a pod that was deleted by force, without waiting for us."""
@@ -182,7 +181,7 @@ class ProvidedPods:
         if held.timer is None or what != held.doing:
             held.cancel()
             held.timer, held.doing = None, what
-            held.task = self._tasks.start("work on a pod", partial(self._attempt, held, what, pod, grace=_grace(pod)))
+            held.task = self._tasks.start("work on a pod", partial(self._attempt, held, what, pod, grace=lifecycle.grace_of(pod)))
 
     async def _attempt(self, held: _Held, what: str, pod: Object, *, grace: float) -> None:
         uid = pod["metadata"]["uid"]
@@ -232,7 +231,3 @@ def _pause_after(error: Exception, what: str, pod: Mapping[str, Any], *, failure
 def _provider_parts(pod: Mapping[str, Any]) -> object:
     """Return the parts of a pod that a provider receives; it reports the others itself."""
     return pod["spec"], *(pod["metadata"].get(name) or {} for name in ("labels", "annotations"))
-
-
-def _grace(pod: Mapping[str, Any]) -> float:
-    return float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
