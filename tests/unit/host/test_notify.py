@@ -8,12 +8,15 @@ import socket
 import pytest
 
 from kubewright.host.notify import Notifier
+from unix_sockets import short_path
+
+__all__ = ["short_path"]
 
 
 @pytest.fixture
-def manager(tmp_path):
+def manager(short_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.bind(str(tmp_path / "notify"))
+        sock.bind(str(short_path / "notify"))
         sock.setblocking(False)
         yield sock
 

@@ -27,6 +27,9 @@ from kubewright.host.processes import Identity
 from kubewright.host.real import RealHost
 from kubewright.host.seam import Host, RuntimeVersion
 from kubewright.host.states import Container, ContainerState, Kind, RuntimeStatus, Sandbox, ServiceState
+from unix_sockets import bind, short_path
+
+__all__ = ["short_path"]
 
 
 class Manager:
@@ -172,25 +175,25 @@ def test_services_require_a_service_manager(host):
     assert host.service("kubelet") is None
 
 
-def test_the_runtime_of_this_machine_is_used(host, tmp_path, monkeypatch):
-    monkeypatch.setattr(facts, "CRI_SOCKETS", tuple(f"unix://{tmp_path}/{name}" for name in "abc"))
+def test_the_runtime_of_this_machine_is_used(host, short_path, tmp_path, monkeypatch):
+    monkeypatch.setattr(facts, "CRI_SOCKETS", tuple(f"unix://{short_path}/{name}" for name in "abc"))
     assert host.runtime is host.runtime
     assert host.runtime.endpoint == CRI_SOCKET
     with ExitStack() as opened:
 
         def bound(name):
             made = opened.enter_context(socket.socket(socket.AF_UNIX))
-            made.bind(str(tmp_path / name))
+            made.bind(str(short_path / name))
             return made
 
         bound("a")
-        assert machine(tmp_path).runtime.endpoint == f"unix://{tmp_path}/a"
+        assert machine(tmp_path).runtime.endpoint == f"unix://{short_path}/a"
         bound("b").listen()
-        assert machine(tmp_path).runtime.endpoint == f"unix://{tmp_path}/b"
+        assert machine(tmp_path).runtime.endpoint == f"unix://{short_path}/b"
         bound("c").listen()
         with pytest.raises(HostError, match="several container runtimes") as caught:
             _ = machine(tmp_path).runtime
-        assert caught.value.detail == f"unix://{tmp_path}/b, unix://{tmp_path}/c"
+        assert caught.value.detail == f"unix://{short_path}/b, unix://{short_path}/c"
 
 
 def test_a_service_gets_the_necessary_commands(tmp_path):
@@ -461,7 +464,7 @@ def test_a_dry_run_is_written_into_its_directory(host, tmp_path):
 def test_sockets_are_recognised(host, tmp_path):
     (tmp_path / "run").mkdir()
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(tmp_path / "run/s"))
+        bind(listening, tmp_path / "run/s")
         assert host.state(host.layout.run / "s").kind is Kind.SOCKET
 
 

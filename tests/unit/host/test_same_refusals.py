@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import chdir
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -86,8 +87,9 @@ def a_link(name: str, target: str, *, owner: int | None = None) -> Prepare:
 
 def a_socket(name: str) -> Prepare:
     def prepare(root: Path) -> None:
-        with socket.socket(socket.AF_UNIX) as bound:
-            bound.bind(str(made(root, name)))
+        path = made(root, name)
+        with socket.socket(socket.AF_UNIX) as bound, chdir(path.parent):  # paths of sockets are limited
+            bound.bind(path.name)
 
     return prepare
 

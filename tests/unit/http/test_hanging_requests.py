@@ -52,10 +52,10 @@ class Hanging(NamedTuple):
 
 
 @pytest.fixture
-def hanging(server_tls, ca_pem: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
+def hanging(server_tls, ca_pem: bytes, short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
     monkeypatch.setattr(wait, "LOOK_AT_LEAST", WITHIN)
     monkeypatch.setattr(discovery, "LOOK_AT_LEAST", WITHIN)
-    path = tmp_path / "runtime.sock"
+    path = short_path / "runtime.sock"
     ended, look_up = threading.Event(), socket.getaddrinfo
 
     def slow(host: str, *arguments: Any, **more: Any) -> Any:

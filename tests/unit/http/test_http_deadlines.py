@@ -258,14 +258,14 @@ def test_redirects_share_one_deadline(make_server: Callable[..., ScriptedServer]
 
 
 @pytest.mark.parametrize("stage", ["head", "body"])
-def test_a_request_to_the_control_socket_ends_with_its_deadline(tmp_path: Path, stage: str) -> None:
-    place = tmp_path / "control.sock"
+def test_a_request_to_the_control_socket_ends_with_its_deadline(short_path: Path, stage: str) -> None:
+    place = short_path / "control.sock"
     with DrippingServer(stage, path=place) as server:
         times_out(server, lambda timeout: unix.request("GET", place, "/x", timeout=timeout))
 
 
-def test_following_a_log_through_the_control_socket_has_a_deadline_for_the_head_only(tmp_path: Path) -> None:
-    place = tmp_path / "control.sock"
+def test_following_a_log_through_the_control_socket_has_a_deadline_for_the_head_only(short_path: Path) -> None:
+    place = short_path / "control.sock"
 
     def follow() -> None:
         with unix.stream("GET", place, "/logs/etcd", timeout=TIMEOUT):

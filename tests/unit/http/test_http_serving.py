@@ -237,10 +237,8 @@ def test_listening_on_a_foreign_address_fails() -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
-    directory = tmp_path / "run"
-    directory.mkdir(mode=0o700)
-    return directory / "control.sock"
+def place(short_path: Path) -> Path:
+    return short_path / "control.sock"
 
 
 def test_the_control_socket_is_private(place: Path) -> None:

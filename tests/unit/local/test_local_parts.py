@@ -46,6 +46,7 @@ from kubewright.local.daemon_process import DaemonSettings
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.programs import COMPONENTS
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
+from unix_sockets import bind
 
 MACHINE = LocalMachineRecord(name="one-control-plane", address="127.0.0.11")
 PROGRAMS = dict.fromkeys(COMPONENTS, Path("/bin/true"))
@@ -588,5 +589,5 @@ def test_stopped_clusters_and_hanging_daemons_have_their_own_states(where: Clust
 def test_a_foreign_socket_at_the_path_is_no_daemon(where: ClusterPaths) -> None:
     record.save(ClusterRecord(name="one", id="1" * 32, machines=(MACHINE,)), where.record)
     with socket.socket(socket.AF_UNIX) as stale:
-        stale.bind(str(where.socket))
+        bind(stale, where.socket)
     assert status.status(where)["state"] == "Stopped"
