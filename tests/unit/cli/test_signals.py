@@ -25,13 +25,29 @@ Stops().install()
 def say(text): print(text, flush=True)
 """
 DRY_RUN = """
-import sys
-from pathlib import PurePosixPath
+import os, sys, time
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 from kubewright.apis.machine import Layout
 from kubewright.cli.handlers import machine
 from kubewright.cli.main import run
+from kubewright.host import overlay
 from kubewright.host.real import RealHost
 layout = Layout.below(PurePosixPath(sys.argv[1]))
+begun, unread, full = (Path(sys.argv[1] + name) for name in (".begun", ".unread", ".full"))
+def fills_its_output(*given, real=overlay.materialise, **named):
+    begun.mkdir()
+    while not unread.exists():
+        time.sleep(0.01)
+    written = real(*given, **named)
+    own = os.open("/proc/self/fd/1", os.O_WRONLY | os.O_NONBLOCK)
+    with suppress(BlockingIOError):
+        while os.write(own, b"." * 4096):
+            pass
+    os.close(own)
+    full.mkdir()
+    return written
+overlay.materialise = fills_its_output
 machine.host = lambda _, **__: RealHost(layout=layout, environment={})
 sys.argv = ["kubewright", "init", "--dry-run", "--config", sys.argv[2], "--skip-phases", "preflight"]
 run()
@@ -177,7 +193,7 @@ except KeyboardInterrupt:
 
 
 class DryRun:
-    """A real dry run with its keys on disk, stopped where it reports them: its output is not read."""
+    """A real dry run with its keys on disk, stopped where it reports them: its output is full and not read."""
 
     def __init__(self, tmp_path, *, terminal=False) -> None:
         (tmp_path / "init.yaml").write_text(CONFIG)
@@ -188,17 +204,15 @@ class DryRun:
         self.process = subprocess.Popen([*session, *words], stdin=writer, stdout=writer, stderr=subprocess.PIPE, env=environment(tmp_path))
         self.writer = writer
         os.set_blocking(self.reader, False)
-        eventually(self._keys_are_there)
+        eventually(self._has_begun_to_write)
+        self._marker("unread").mkdir()
+        eventually(self._marker("full").exists)
 
-    def _keys_are_there(self):
-        if any(self.root.parent.rglob("ca.key")):
-            own = os.open(
-                f"/proc/self/fd/{self.writer}", os.O_WRONLY | os.O_NONBLOCK
-            )  # signals that the end of the program blocks stay blocked
-            with suppress(BlockingIOError):
-                while os.write(own, b"." * 4096):
-                    pass
-            os.close(own)
+    def _marker(self, name):
+        return self.root.with_suffix(f".{name}")
+
+    def _has_begun_to_write(self):
+        if self._marker("begun").exists():
             return True
         assert self.process.poll() is None
         self._read()

@@ -204,6 +204,5 @@ async def test_unexpected_errors_are_logged_and_the_hub_continues(clusters, monk
     clusters.state(lambda store: store.save_cluster(cluster("b", **QUICK), event(cluster="b")))
     clusters.ask("b", "one")
     await until(lambda: clusters.answered("b", "one") == "Issued")
-    told = len(kinds) - len(left)
-    assert told >= 3
-    assert sum(unexpected.counts().values()) - before == told + 2
+    await until(lambda: sum(unexpected.counts().values()) - before == len(kinds) - len(left) + 2)
+    assert len(left) <= 1

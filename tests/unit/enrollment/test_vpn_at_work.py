@@ -211,24 +211,27 @@ async def test_a_node_cannot_request_a_vpn_address_as_name(network):
 
 
 async def test_the_peer_of_a_leaving_node_is_removed_after_a_while(network):
-    network.linger = 0.3
-    worker = OldNode("worker", ENDPOINT)
-    network.ask(worker)
     network.ask(OldNode("stays", ENDPOINT))
-    assert not await network.serve(lambda: network.status("worker") == network.status("stays") == "True Issued")
-    network.leaving(worker)
-    seen = []
+    for linger in (0.3, 3.0, 30.0):  # on a busy machine, a short time is over before the Node is gone
+        network.linger = linger
+        worker = OldNode(f"worker-{linger}", ENDPOINT)
+        network.ask(worker)
+        assert not await network.serve(lambda name=worker.name: network.status(name) == network.status("stays") == "True Issued")
+        network.leaving(worker)
+        seen: list[int] = []
 
-    def gone() -> bool:
-        if ("nodes", "", "worker") not in network.api.objects:
-            seen.append(len(network.host.peers()))
-        return bool(seen) and seen[-1] == 1
+        def gone(name=worker.name, seen=seen) -> bool:
+            if ("nodes", "", name) not in network.api.objects:
+                seen.append(len(network.host.peers()))
+            return bool(seen) and seen[-1] == 1
 
-    assert not await network.serve(gone)
-    assert seen[0] == 2
-    network.require_equal()
-    left = network.records()["worker"]
-    assert (left.state, left.lease, left.tunnel_key) == (State.LEFT, "", "")
+        assert not await network.serve(gone)
+        network.require_equal()
+        left = network.records()[worker.name]
+        assert (left.state, left.lease, left.tunnel_key) == (State.LEFT, "", "")
+        if seen[0] == 2:
+            return
+    pytest.fail("the peer was removed before its Node each time")
 
 
 async def test_a_missing_interface_is_reported_and_the_join_continues_later(network):
