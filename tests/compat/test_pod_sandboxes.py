@@ -13,6 +13,7 @@ from containerd_kit import Containerd, containerd, mounts_below, programs
 from registry_kit import Registry, serving
 from sandbox_kit import run_container, run_pod, tiny_program
 
+from busy import HANGS
 from kubewright.base.change import Action
 from kubewright.base.clock import SystemClock
 from kubewright.host.cri.images_and_sandboxes import remove_sandboxes
@@ -37,7 +38,7 @@ def running(image) -> Iterator[Containerd]:
         found.allow_http(image.address)
         place = found.place
         yield found
-        with closing(CRIRuntime(found.endpoint)) as runtime:
+        with closing(CRIRuntime(found.endpoint, timeout=HANGS)) as runtime:
             remove_sandboxes(runtime, clock=SystemClock())
     assert mounts_below(place) == []
     for directory in Path("/sys/fs/cgroup").glob(f"*{CGROUP}"):
@@ -45,7 +46,7 @@ def running(image) -> Iterator[Containerd]:
 
 
 def test_pods_are_listed_and_removed_with_their_containers(running, image):
-    runtime = CRIRuntime(running.endpoint)
+    runtime = CRIRuntime(running.endpoint, timeout=HANGS)
     assert runtime.sandboxes() == []
     assert list(remove_sandboxes(runtime, clock=SystemClock())) == []
     logs = str(running.place / "logs")

@@ -180,7 +180,8 @@ async def test_a_daemon_set_on_the_host_network_has_the_nodes_address(cluster: A
         body["kind"] = "DaemonSet"
         del body["spec"]["replicas"]
         await kubectl(cluster, "apply", "-f", "-", stdin=json.dumps(body))
-        await kubectl(cluster, "rollout", "status", "daemonset/every", "--timeout=600s")
+        available = "--for=jsonpath={.status.numberAvailable}=2"  # a rollout to the nodes that its controller knows is complete before
+        await kubectl(cluster, "wait", available, "daemonset/every", "--timeout=600s")
         found = (await get(cluster, "pods", "-l", "app=every"))["items"]
         assert [pod["status"]["podIP"] for pod in found] == [cluster.address] * 2
         await kubectl(cluster, "delete", "daemonset/every", "--timeout=600s")
