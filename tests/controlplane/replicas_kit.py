@@ -12,6 +12,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ apiServer:
   extraVolumes:
   - {{name: audit, hostPath: {directory}, mountPath: {directory}, pathType: Directory}}
 """
+LATE = 10
+"""One in so many requests of a round is sent when its leader has been interrupted."""
 IN_FLIGHT = 8
 """The most requests that a replica has in flight, one per connection.
 
@@ -170,8 +173,8 @@ SIGNING = Work(
 def decisions(cluster: Bench, *, code: int = 200) -> Counter[tuple[str, str]]:
     """Count the writes that the API server accepted (or answered otherwise), by name and subresource, from its audit log."""
     found: Counter[tuple[str, str]] = Counter()
-    for line in (cluster.root / "audit" / "audit.log").read_text().splitlines():
-        event = json.loads(line)
+    lines = (cluster.root / "audit" / "audit.log").read_text().rpartition("\n")[0].splitlines()  # the last one may be incomplete
+    for event in map(json.loads, lines):
         if event["responseStatus"]["code"] == code and event["user"]["username"] == NAME:
             found[event["objectRef"]["name"], event["objectRef"]["subresource"]] += 1
     return found
@@ -209,6 +212,29 @@ def _is_followed(leader: Replica, replicas: Replicas, api: KubeClient, *flags: s
     return replicas.leader(api) not in (None, leader)
 
 
+@contextmanager
+def _sending(api: KubeClient, names: Sequence[str], work: Work) -> Iterator[Sequence[str]]:
+    """Send the requests of a round; the last of them after the block, so that no leader is done before the block has interrupted it.
+
+    Yields the names of the others.
+    """
+    early, late = names[: -len(names) // LATE], names[-len(names) // LATE :]
+    interrupted = threading.Event()
+
+    def send() -> None:
+        work.send(api, early)
+        interrupted.wait()
+        work.send(api, late)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    try:
+        yield early
+    finally:
+        interrupted.set()
+        sender.join()
+
+
 def interrupted_rounds(
     cluster: Bench,
     api: KubeClient,
@@ -230,13 +256,12 @@ def interrupted_rounds(
         mine = tuple(f"round-{number}-{index:03d}" for index in range(each))
         names += mine
         work.prepare(api, mine)
-        sender = threading.Thread(target=work.send, args=(api, mine))
-        sender.start()
-        leader = _in_the_middle(replicas, api, mine, work, least=3 + 7 * (number % 8))
+        with _sending(api, mine, work) as early:
+            leader = _in_the_middle(replicas, api, early, work, least=3 + 7 * (number % 8))
+            if leader is not None:
+                leader.send(how)
         if leader is None:
             continue
-        leader.send(how)
-        sender.join()
         eventually(lambda stopped=leader: _is_followed(stopped, replicas, api, *work.flags), "another leader")
         if how == signal.SIGSTOP:
             leader.send(signal.SIGCONT)
@@ -259,11 +284,16 @@ def interrupted_rounds(
 def require_once(cluster: Bench, names: Sequence[str], *, lost: int = 0, writes: Sequence[str] = SIGNING.writes) -> None:
     """Require that each was approved by one write, and signed by one if the replicas sign.
 
-    The audit log may lack `lost` writes, whose connection or server was cut at the time.
+    The audit log may lack `lost` writes, whose connection or server was cut at the time. It has a line about a write
+    only after the server has answered, and others may see the change before.
     """
-    found = decisions(cluster)
-    counts = {(name, part): found[name, part] for name in names for part in writes}
-    twice = {one: count for one, count in counts.items() if count > 1}
-    missing = [one for one, count in counts.items() if not count]
+
+    def missing() -> list[tuple[str, str]]:
+        found = decisions(cluster)
+        return [(name, part) for name in names for part in writes if not found[name, part]]
+
+    with suppress(AssertionError):
+        eventually(lambda: len(missing()) <= lost, "the audit log to have every decision")
+    assert len(missing()) <= lost, f"nobody decided {missing()}"
+    twice = {one: count for one, count in decisions(cluster).items() if one[0] in names and one[1] in writes and count > 1}
     assert not twice, f"decided more than once: {twice}"
-    assert len(missing) <= lost, f"nobody decided {missing}"

@@ -169,8 +169,9 @@ def test_metrics_require_authorization_and_the_service_manager_is_notified(api: 
         eventually(lambda: "measured" in issued(api), "the certificate")
         assert [get(path)[0] for path in ("/healthz", "/livez", "/readyz")] == [200, 200, 200]
         assert [get("/metrics", token)[0] for token in ("", "made-up", tokens["stranger"], tokens["scraper"])] == [403, 401, 403, 200]
+        signed = 'kubewright_controllers_outcomes_total{controller="csrsigning-kubelet-client",outcome="signed"} 1.0'
+        eventually(lambda: signed in get("/metrics", tokens["scraper"])[1], "the request to be counted")
         text = get("/metrics", tokens["scraper"])[1]
-        assert 'kubewright_controllers_outcomes_total{controller="csrsigning-kubelet-client",outcome="signed"} 1.0' in text
         assert f'leader_election_master_status{{name="{NAME}"}} 1.0' in text
         assert 'workqueue_depth{name="certificate"}' in text
         eventually(lambda: 'workqueue_depth{name="certificate"} 0.0' in get("/metrics", tokens["scraper"])[1], "the queue to be empty")
@@ -216,7 +217,7 @@ def test_a_new_token_in_the_file_of_a_kubeconfig_is_used_when_the_old_one_is_inv
     replica = replicas.start(*PATIENT, *lease, f"--kubeconfig={kubeconfig}")
     eventually(lambda: replicas.leader(api) is replica, "it to lead")
     assert api.raw("DELETE", "/api/v1/namespaces/default/serviceaccounts/former").status == 200
-    former = KubeClient(api.access.as_identity(BearerToken(tokens["former"])))
+    former = KubeClient(api.access.as_identity(BearerToken(tokens["former"])), timeout=600)
     eventually(lambda: former.raw("GET", "/version").status == 401, "the former token to be refused")
     former.close()
     file.write_text(tokens["present"])
