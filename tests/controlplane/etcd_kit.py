@@ -106,7 +106,7 @@ class Cluster:
         process.kill()
         process.wait()
 
-    def client(self, *names: str, timeout: float = 5.0) -> EtcdClient:
+    def client(self, *names: str, timeout: float = 60.0) -> EtcdClient:
         leaf = self.authority.issue_cert("client.example", common_name="kube-etcd-healthcheck-client")
         chain = b"".join(blob.bytes() for blob in leaf.cert_chain_pems)
         credentials = Credentials(ca=self.authority.cert_pem.bytes(), certificate=chain, key=leaf.private_key_pem.bytes())

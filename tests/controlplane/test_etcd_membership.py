@@ -35,6 +35,7 @@ from kubewright.etcd.api import (
 from kubewright.etcd.client import EtcdClient
 from kubewright.etcd.membership import EtcdMember, Joining, remove_member
 from kubewright.etcd.recording import RecordingEtcd
+from kubewright.etcd.voters import Voters
 from kubewright.http.failures import NoAnswer, Reason
 
 PATIENCE = 600.0
@@ -158,14 +159,13 @@ def test_two_members_that_join_at_once_take_turns(cluster: Cluster) -> None:
     first.add(_member(cluster, "two"))
     with ThreadPoolExecutor(1) as threads:  # a member ends with the thread that started it
         second = threads.submit(_join, cluster, "three", reporter=reporter)
-        eventually(lambda: _waits(reporter), "the second one to wait")
+        eventually(lambda: any("one learner at a time" in reason for reason in _waits(reporter)), "the second one to wait for its turn")
         _start(cluster, first, "two")
         first.promote(_member(cluster, "two"))
         _require_named(cluster, first, "two")
         second.result(600)
         members = first.look()
     assert sorted((member.name, member.learner) for member in members) == [("one", False), ("three", False), ("two", False)]
-    assert "one learner at a time" in _waits(reporter)[0]
 
 
 def _waits(reporter: RecordingReporter) -> list[str]:
@@ -221,21 +221,28 @@ def test_a_dead_member_is_reported_and_the_others_are_queried(cluster: Cluster) 
     cluster.kill("two")
     health = {cluster.url("one"): True, cluster.url("two"): False, cluster.url("three"): True}
     eventually(lambda: {status.endpoint: status.healthy for status in client.statuses()} == health, "the others to have a leader")
-    assert quorum(client.statuses())
+    eventually(lambda: quorum(client.statuses()), "a quorum")
     assert len(_joining(client).look()) == 3  # asked of those that answer
-    found = voters.look(client)
-    assert ([one.member.name for one in found.dead], sorted(one.name for one in found.living)) == (["two"], ["one", "three"])
+    looks: list[Voters] = []
+
+    def two_is_dead() -> bool:
+        looks.append(voters.look(client))
+        return [one.member.name for one in looks[-1].dead] == ["two"]
+
+    eventually(two_is_dead, "only the killed one to count as dead: on a busy machine the others may be electing a leader just now")
+    found = looks[-1]
+    assert sorted(one.name for one in found.living) == ["one", "three"]
     assert f"two at {cluster.peer('two')}: {cluster.url('two')}: " in found.dead[0].reason
     assert found.has_quorum
     with pytest.raises(UnhealthyCluster):  # which is why nobody joins before that
         client.add_learner(cluster.peer("four"))
-    assert voters.look(client, without=cluster.peer("two")).dead == []
+    eventually(lambda: voters.look(client, without=cluster.peer("two")).dead == [], "the others to have a leader")
 
 
 def test_without_quorum_the_reason_is_reported(cluster: Cluster) -> None:
     _join(cluster, "two")
     cluster.kill("two")
-    client = cluster.client("one", "two")
+    client = cluster.client("one", "two", timeout=5)  # some requests are never answered
     statuses = client.statuses()
     assert not quorum(statuses)
     assert len(client.members(agreed=False)) == 2  # as one of them remembers
