@@ -88,10 +88,10 @@ def mark_as_leaving(client: KubeClient, name: str, proof: str) -> None:
     client.patch(NODE, name, {"metadata": marks}, type="merge")
 
 
-def wait_until_seen(admin: KubeClient) -> None:
-    """Wait until the hub has seen everything that was written to Nodes: it answers for the marker, whose event is the last one of the same watch."""
-    mark_as_leaving(admin, MARKER, os.urandom(8).hex())
-    eventually(lambda: refusal(admin, MARKER), "the hub to see the Nodes")
+def wait_until_seen(admin: KubeClient, name: str = MARKER) -> None:
+    """Wait until the hub has seen everything that was written to Nodes: it answers for one of them, whose event is the last one of the same watch."""
+    mark_as_leaving(admin, name, os.urandom(8).hex())
+    eventually(lambda: refusal(admin, name), "the hub to see the Nodes")
 
 
 def refusal(client: KubeClient, name: str) -> str:

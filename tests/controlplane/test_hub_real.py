@@ -223,6 +223,7 @@ def test_a_name_is_free_again_when_the_hub_has_forgotten_its_node(hub: HubProces
     other = OldNode("twice", apiserver.url)
     assert other.issued(join_as(holder, other))
     admin.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "control"}})
+    wait_until_seen(admin, "control")
     live = join_as(holder, OldNode("control", apiserver.url))
     assert "did not join through this hub" in live["status"]["conditions"][0]["message"]
     replay = {**found, "metadata": {"name": "twice-2"}, "spec": admin.get(NODE_JOIN_REQUEST, "twice")["spec"]}
@@ -437,6 +438,7 @@ def test_write_access_to_nodes_does_not_free_names_of_others(hub: HubProcess, ap
             assert admin.get(NODE, "vic")["metadata"]["uid"] == uid
             mark_as_leaving(patcher, "vic", victim.proof("vic", uid))
             eventually(lambda: "vic" not in {core.identity_of(one)[0] for one in admin.list(NODE)}, "the Node to go")
+            wait_until_seen(admin, "thief-3")
         assert another.ask() == "Issued: "
         assert [row["event"] for row in hub.data("journal") if row["node"] == "vic" and row["event"] != "refused"] == [
             *("issued", "left", "issued"),

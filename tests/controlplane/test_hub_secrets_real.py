@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -83,7 +83,16 @@ def management(apiserver: RunningServer) -> RunningServer:
         admin.create({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": head, "rules": RULES})
         binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": head, "subjects": subjects}
         admin.create({**binding, "roleRef": {**group, "kind": "Role", "name": USER}})
+    with closing(KubeClient(apiserver.access(USER, "hubs"), timeout=600)) as client:
+        eventually(lambda: _may_list_secrets(client), "the permissions to be known: the authorizer learns of them by a watch")
     return apiserver
+
+
+def _may_list_secrets(client: KubeClient) -> bool:
+    with suppress(Forbidden):
+        client.list(SECRET, NAMESPACE)
+        return True
+    return False
 
 
 class RealPlace:
@@ -212,7 +221,7 @@ def test_the_second_hub_with_the_same_state_takes_over_when_the_first_one_hangs(
             assert other.log.count("has been answered") == 0
             hub.pause()
             nodes = _joined(holder, management, "replica-3", "replica-4")
-            assert other.log.count("has been answered") == 2
+            eventually(lambda: other.log.count("has been answered") == 2, "the other one to log both answers, after it has published them")
             hub.pause(go_on=True)
             eventually(lambda: not hub.runs, "the one that stood still to end")
             assert "was not renewed in time" in hub.log
@@ -222,7 +231,7 @@ def test_the_second_hub_with_the_same_state_takes_over_when_the_first_one_hangs(
         given = {**first, **nodes, **last}
         records = {record.node: record for record in hub.records() if record.node in given}
         assert {name: record.certificates[1].serial for name, record in records.items()} == given
-        assert hub.log.count("has been answered") + other.log.count("has been answered") >= 5
+        eventually(lambda: hub.log.count("has been answered") + other.log.count("has been answered") >= 5, "the answers to be logged")
     finally:
         other.kill()
     eventually(lambda: hub.log.count("leads by the lease") > led, "the first one to lead again")
@@ -251,6 +260,8 @@ def test_a_hub_without_permission_for_leases_names_the_missing_permission(
         subjects = [{**group, "kind": "User", "name": "secrets-only"}]
         binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": head, "subjects": subjects}
         admin.create({**binding, "roleRef": {**group, "kind": "Role", "name": "secrets-only"}})
+    with closing(KubeClient(management.access("secrets-only", "hubs"), timeout=600)) as client:
+        eventually(lambda: _may_list_secrets(client), "the permissions to be known")
     (tmp_path / "less.conf").write_text(kubeconfig(management, "secrets-only", "hubs"))
     told = hub.run("run", "--state-kubeconfig", str(tmp_path / "less.conf"), code=1)
     assert 'let it get, create and update "leases"' in told
