@@ -134,7 +134,7 @@ TABLE: Final[Mapping[str, Part]] = {
     # a killed machine: the rest has one whose pods and addresses come back or move (test_whole_clusters.py)
     "tests/machines/test_whole_tree.py::test_pods_of_a_lost_machine_move_and_others_start": SOAK,
     # variants of tests that are in the rest
-    "tests/controlplane/test_local_concurrency.py::test_an_interrupted_up_leaves_nothing_running_and_the_next_one_succeeds[15-0.4]": SOAK,
+    "tests/controlplane/test_local_concurrency.py::test_an_interrupted_up_leaves_nothing_running_and_the_next_one_succeeds[manifests]": SOAK,
     "tests/controlplane/test_local_down.py::test_down_leaves_nothing[_lose_the_records]": SOAK,
     "tests/controlplane/test_local_down.py::test_down_leaves_nothing[well]": SOAK,
     "tests/controlplane/test_local_down.py::test_processes_of_a_cluster_whose_files_were_removed_are_found[down]": SOAK,

@@ -6,8 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -140,13 +138,19 @@ def test_the_configuration_may_change_until_the_cluster_has_been_up_once(home: B
     down(home.paths("early"))
 
 
-@pytest.mark.parametrize(("number", "delay"), [(signal.SIGINT, 0.0), (signal.SIGTERM, 0.4), (signal.SIGINT, 1.5)])
-def test_an_interrupted_up_leaves_nothing_running_and_the_next_one_succeeds(home: Bench, number: signal.Signals, delay: float) -> None:
-    place = home.paths("stopped")
-    began = time.monotonic()
+MOMENTS = {
+    "record": (signal.SIGINT, "cluster.json"),
+    "manifests": (signal.SIGTERM, "machines/*/kubernetes/manifests/kube-apiserver.yaml"),
+    "server": (signal.SIGINT, "machines/*/logs/kube-apiserver.log"),
+}
+"""How far an `up` has come when it is interrupted, by the file that exists then, and the signal."""
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_an_interrupted_up_leaves_nothing_running_and_the_next_one_succeeds(home: Bench, moment: str) -> None:
+    place, (number, file) = home.paths("stopped"), MOMENTS[moment]
     working = home.spawn("up", "--name", "stopped", "--nodes", "0")
-    eventually(place.record.exists, "the up to begin")
-    threading.Event().wait(max(0.0, delay - (time.monotonic() - began)))
+    eventually(lambda: list(place.root.glob(file)), f"the up to create {file}")
     working.send_signal(number)
     ran = home.ended(working)
 
@@ -155,7 +159,7 @@ def test_an_interrupted_up_leaves_nothing_running_and_the_next_one_succeeds(home
     assert "Traceback" not in ran.err
     assert [line for line in leftovers(place.root, address_of(place)) if not line.startswith("file")] == []
     assert [path for path in place.root.rglob("*") if ".kubewright-" in path.name] == []
-    if delay > 1:
+    if moment == "server":
         home.up("stopped")
         assert home.ready("stopped")
     down(place)

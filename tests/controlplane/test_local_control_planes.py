@@ -76,7 +76,7 @@ def _kubeconfig(home: Bench, machine: str) -> Path:
 
 
 def _client(home: Bench, machine: str) -> closing[KubeClient]:
-    return closing(KubeClient(load_access(PurePosixPath(_kubeconfig(home, machine)), read=Files().read)))
+    return closing(KubeClient(load_access(PurePosixPath(_kubeconfig(home, machine)), read=Files().read), timeout=LIMIT))
 
 
 def _require_three(home: Bench) -> None:
@@ -137,9 +137,12 @@ def test_each_control_plane_serves_with_its_own_kubeconfig_and_address(three: Be
 
 def test_every_lease_has_one_holder_and_no_join_secret_is_left(three: Bench) -> None:
     with three.client() as api:
-        holders = [api.get(named("Lease"), name, "kube-system")["spec"]["holderIdentity"] for name in COMPONENTS[2:]]
+
+        def held() -> set[str]:
+            return {one["metadata"]["name"] for one in api.list(named("Lease"), "kube-system") if one["spec"].get("holderIdentity")}
+
+        eventually(lambda: held() >= set(COMPONENTS[2:]), "the leases to be held")
         secrets = [secret["metadata"]["name"] for secret in api.list(named("Secret"), "kube-system")]
-    assert all(holders)
     assert secrets == []
     for name in NAMES:
         for component in COMPONENTS[2:]:
@@ -149,9 +152,12 @@ def test_every_lease_has_one_holder_and_no_join_secret_is_left(three: Bench) -> 
 
 
 def test_commands_know_all_machines(three: Bench) -> None:
-    ran = three.run("local", "status")
-    rows = [line.split()[0] for line in ran.out.splitlines() if line.split()[2:4] == ["etcd", "Ready"]]
-    assert (ran.code, rows) == (0, list(NAMES)), ran.err
+    def with_etcd() -> list[str]:
+        ran = three.run("local", "status")
+        assert ran.code == 0, ran.err
+        return [line.split()[0] for line in ran.out.splitlines() if line.split()[2:4] == ["etcd", "Ready"]]
+
+    eventually(lambda: with_etcd() == list(NAMES), "all members to be shown as ready")
     assert three.run("local", "list", "-o", "json").json["clusters"][0]["nodes"] == "4/4"
     for name in NAMES:
         ran = three.run("local", "logs", "etcd", "--machine", name, "--tail", "-1")
@@ -238,7 +244,7 @@ def test_the_other_control_planes_continue_without_the_first_api_server(three: B
     )
     assert (kubectl.returncode, kubectl.stderr) == (0, "")
     with _etcd(three, THIRD) as etcd:
-        assert all(status.healthy for status in etcd.statuses())
+        eventually(lambda: all(status.healthy for status in etcd.statuses()), "all members to serve")
     with _client(three, FIRST) as api, pytest.raises(APIError):
         api.raw("GET", "/readyz")
 
