@@ -229,7 +229,7 @@ def _argv(home: Bench, at: str) -> list[str]:
 
 def _beside(home: Bench, at: str, *words: str) -> subprocess.Popen[bytes]:
     """Run a command of `etcd` on a machine at the same time as another one."""
-    return subprocess.Popen([*_argv(home, at), NEVER, "etcd", *words], stdout=subprocess.DEVNULL)
+    return subprocess.Popen([*_argv(home, at), NEVER, "etcd", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
 def test_a_file_that_is_no_snapshot_of_this_cluster_is_refused_before_anything_stops(home: Bench, run: Run, tmp_path: Path) -> None:
@@ -327,7 +327,8 @@ def test_members_are_replaced_with_all_alive_and_with_one_of_three_dead(home: Be
     with _beside(home, FIRST, "member", "replace", "--yes") as other:  # one of the two waits
         code, out, err = run("member", "replace", "--yes", at=THIRD)
         assert code == 0, err
-        assert other.wait(900) == 0
+        _, said = other.communicate(timeout=900)
+        assert other.returncode == 0, said.decode()
     after = _members(run)
     _require_voting(run)
     assert [after[name][0] != before[name][0] for name in NAMES] == [True, False, True]

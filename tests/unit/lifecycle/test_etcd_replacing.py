@@ -24,7 +24,7 @@ from kubewright.base.errors import CheckFailed, HostError, KubewrightError, Usag
 from kubewright.base.events import Line, RecordingReporter, Waited, Warned
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.wait import Condition, InstantWaiter
-from kubewright.etcd.api import Alarm, Hash, Member, Status, TooManyLearners
+from kubewright.etcd.api import Alarm, Hash, Member, NoQuorum, Status, TooManyLearners
 from kubewright.host.desired import File
 from kubewright.http.messages import Response
 from kubewright.kube.credentials import Access
@@ -109,24 +109,33 @@ class Cluster(FakeEtcd):
         self.raised: list[Alarm] = []
         self.differs = False
         self.starting = False
+        self.elections = 0
+        """How many requests for the members come while there is no leader."""
+
+    def members(self, *, agreed: bool = True) -> list[Member]:
+        if self.elections:
+            self.elections -= 1
+            raise NoQuorum("etcd has no leader")
+        return super().members(agreed=agreed)
 
     def status(self, endpoint: str, /) -> Status:
+        known = super().members()
         if "127.0.233.9" in endpoint:
-            own = next((one for one in self.members() if one.peer_urls == member(1).peer_urls), None)
+            own = next((one for one in known if one.peer_urls == member(1).peer_urls), None)
             runs = own is not None and not self.starting and Path(self.box.layout.manifest("etcd")).exists()
             return (
                 status(1, endpoint=endpoint, member_id=own.id if own else 0, learner=own.learner)
                 if runs and own
                 else self._refused(endpoint)
             )
-        found = next((one for one in self.members() if endpoint in one.client_urls), None)
+        found = next((one for one in known if endpoint in one.client_urls), None)
         return status(found.id, endpoint=endpoint, leader_id=2) if found else self._refused(endpoint)
 
     def _refused(self, endpoint: str) -> Status:
         return Status(endpoint=endpoint, problem="refused")
 
     def statuses(self) -> list[Status]:
-        return [self.status(url) for one in self.members() for url in one.client_urls]
+        return [self.status(url) for one in super().members() for url in one.client_urls]
 
     def alarms(self) -> list[Alarm]:
         return self.raised
@@ -282,6 +291,13 @@ def test_a_member_is_removed_and_comes_back_with_the_data_of_the_others(box: Box
     assert [verb for verb, _ in box.etcd.actions] == ["remove", "add", "promote"]
     spec = box.kube.get(LEASE, "kubewright-operation", "kube-system")["spec"]
     assert (spec["holderIdentity"], [line for line in box.said() if "no API server is ready" in line]) == ("", [])
+
+
+def test_a_replacement_waits_while_the_other_members_elect_a_leader(box: Box) -> None:
+    box.etcd.elections = 3
+    box.run()
+    _require_replaced(box)
+    assert box.etcd.elections == 0
 
 
 def test_a_replacement_that_is_killed_after_a_change_continues_to_the_same_result(box: Box) -> None:

@@ -13,10 +13,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from kubewright.base.change import Change
-from kubewright.base.errors import CheckFailed, WaitTimeout
+from kubewright.base.errors import CheckFailed, Unreachable, WaitTimeout
+from kubewright.base.wait import retry
 from kubewright.etcd import learners, voters
 from kubewright.etcd.api import Member, NoQuorum, by_peer_url, initial_cluster
-from kubewright.etcd.membership import EtcdMember, Joining
+from kubewright.etcd.membership import PAUSES, EtcdMember, Joining
 from kubewright.host.desired import Service
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.etcd import leasing, removal, this_member
@@ -71,7 +72,7 @@ def planned(ctx: ReplaceContext) -> Sequence[Change]:
         checkpoint.require_none_in_progress(ctx.host)
     _ = ctx.status
     try:
-        members = ctx.cluster.members()
+        members = _members(ctx)
     except NoQuorum as error:
         raise NoQuorum(
             "the other members of etcd have no majority, so this one cannot be replaced",
@@ -85,6 +86,14 @@ def planned(ctx: ReplaceContext) -> Sequence[Change]:
     if not resumed:
         _require_another_server(ctx)
     return ()
+
+
+def _members(ctx: ReplaceContext) -> list[Member]:
+    """Return the members, trying again while etcd may be electing a leader, as after another member's replacement.
+
+    Raises NoQuorum, Unreachable.
+    """
+    return retry(ctx.cluster.members, clock=ctx.clock, on=(NoQuorum, Unreachable), within=removal.LEADERLESS, backoff=PAUSES)
 
 
 def _require_accepted(ctx: ReplaceContext) -> None:
@@ -150,7 +159,7 @@ def carried_out(ctx: ReplaceContext) -> Iterator[Step]:
 
 
 def _replaced(ctx: ReplaceContext) -> Iterator[Step]:
-    members = ctx.cluster.members()
+    members = _members(ctx)
     kept = ctx.begun(REPLACE) or _prepared(ctx, members)
     kept = checkpoint.mark(ctx.host, kept, State.IN_PROGRESS)
     swap = DataSwap(host=ctx.host, data=ctx.member.layout.etcd_data, label=kept.directory.name)
