@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kubewright.lifecycle.etcd import restore
-from kubewright.lifecycle.etcd.this_member import RESTORE
+from kubewright.lifecycle.etcd import this_member
+from kubewright.lifecycle.etcd.data import settled
 from kubewright.lifecycle.operation import Bound, Operation, Prepared
 from kubewright.lifecycle.steps import boot_recovery, checkpoint
 from kubewright.workflow.phases import Phase, Phases, Step
@@ -23,8 +23,8 @@ def complete(bound: Bound) -> Iterator[Step]:
     begun = checkpoint.unfinished(checkpoint.every(bound.host))
     if begun is not None:
         yield from checkpoint.complete_pairs(bound.host, begun)
-        if begun.operation == RESTORE:
-            yield from restore.settled(bound.host, begun)
+        if begun.operation == this_member.RESTORE:
+            yield from settled(bound.host, begun, this_member.find(bound.host).layout.etcd_data)
     yield from boot_recovery.remove_unneeded(bound.host)
 
 

@@ -2,8 +2,8 @@
 
 Every directory on the way must belong to a trusted user: root, ourselves, or the owner of `/` (root as a user namespace
 shows it). A symbolic link on the way is followed only if it belongs to one of them, as `/var/run` and a PKI directory
-that an administrator moved do. Its target is checked step by step in the same way. A directory that may belong to
-anyone is etcd's data: its user can write all objects of the cluster, and so can run programs as root on any machine.
+that an administrator moved do. Its target is checked step by step in the same way. Only etcd's data directory may belong
+to any user, because the user of etcd can write all objects of the cluster anyway, and so run programs as root.
 
 Files that decide about us or run as root must not be writable by others (`weakness`). For those, a directory on the way
 that others may write to is a problem as well, unless it is sticky, as /tmp is: then only the owner of an entry can

@@ -13,6 +13,8 @@ from kubewright.base.records import dataclass
 from kubewright.host.desired import Directory, Generated, Ownership
 from kubewright.host.seam import Host
 from kubewright.lifecycle.machine_record import MEMBER
+from kubewright.lifecycle.steps import checkpoint
+from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
 from kubewright.workflow.phases import Step
 
 _PRIVATE = 0o700
@@ -95,3 +97,20 @@ class DataSwap:
         for path in (self.staged, self.staged.with_name(f"{self.staged.name}.partial")):
             if self.host.state(path) is not None:
                 yield self.host.remove(path, own=[path])
+
+
+def settled(host: Host, begun: Checkpoint, data: PurePosixPath) -> Iterator[Step]:
+    """Let the kubelet start etcd and the API server after a restore that lost power, with the new data if that is in place.
+
+    Otherwise the restore is taken back. It is not continued, because only its user can know what was written since.
+    `begun` is the checkpoint of the restore, and `data` the directory of etcd's data.
+    """
+    swap = DataSwap(host=host, data=data, label=begun.directory.name)
+    if swap.done:
+        for one in begun.swaps:
+            yield checkpoint.put_new(host, begun, one.target)
+        return
+    yield from swap.back()
+    for one in begun.swaps:
+        yield checkpoint.put_old(host, begun, one.target)
+    checkpoint.finish(host, begun, State.ROLLED_BACK)

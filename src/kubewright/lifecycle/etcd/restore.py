@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from kubewright.base.errors import HostError
 from kubewright.etcd.api import Status
@@ -28,9 +28,6 @@ from kubewright.lifecycle.steps.kubelet import SERVICE
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out
 from kubewright.lifecycle.steps.static_pods import HAS_DATA
 from kubewright.workflow.phases import Phase, Phases, Step
-
-if TYPE_CHECKING:
-    from kubewright.host.seam import Host
 
 _DATABASE: Final = "snap/db"
 """The path of the database in the directory of a member."""
@@ -147,23 +144,6 @@ def _proved(ctx: RestoreContext, swap: DataSwap, *, known: int) -> Iterator[Step
     yield from ctx.api_server()
     yield from swap.finish()
     yield ctx.host.ensure(Service(name=SERVICE, restart=True))  # pods read Secrets and ConfigMaps again
-
-
-def settled(host: Host, begun: Checkpoint) -> Iterator[Step]:
-    """Let the kubelet start etcd and the API server after a restore that lost power, with the new data if that is in place.
-
-    Otherwise the restore is taken back. It is not continued, because only its user can know what was written since.
-    Raises HostError if the manifests cannot be read.
-    """
-    swap = DataSwap(host=host, data=this_member.find(host).layout.etcd_data, label=begun.directory.name)
-    if swap.done:
-        for one in begun.swaps:
-            yield checkpoint.put_new(host, begun, one.target)
-        return
-    yield from swap.back()
-    for one in begun.swaps:
-        yield checkpoint.put_old(host, begun, one.target)
-    checkpoint.finish(host, begun, State.ROLLED_BACK)
 
 
 def _fence(ctx: RestoreContext) -> Iterator[Step]:

@@ -117,7 +117,8 @@ class MachineNode:
     async def _begin(self) -> None:
         """Start the agent once its API server listens.
 
-        The phase kubelet-start must have made the kubelet's directory: the agent would create it with another mode.
+        It also waits until the phase kubelet-start has created the kubelet's directory; the agent would create it with
+        another mode.
         """
         pause = _PORT_CHECK_EVERY
         while Files().state(self._layout.kubelet) is None or not await _listens(*self._server()):

@@ -201,7 +201,7 @@ def _runc(subject: Subject) -> Iterable[Finding]:
     }
     if missing:
         yield Finding(
-            text=f"runc has to be built, and its build needs what is not installed: {', '.join(missing.values())}",
+            text=f"runc has to be built, but its build dependencies are not installed: {', '.join(missing.values())}",
             remedy=f"apt-get install {' '.join(missing)}",
         )
     if (found := subject.go()) is not None:
