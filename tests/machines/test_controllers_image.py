@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from archive_kit import REFERENCE, give_image
 from cryptography import x509
-from machine_kit import CONFIG, INIT, SHARED, administer, eventually, kubectl, kubewright, patiently, ready, write
+from machine_kit import CONFIG, INIT, SHARED, administer, eventually, kubectl, kubewright, patiently, printed, ready, write
 from testbed.bed import Bed
 
 from kubewright.machines.machine import Ended, Machine
@@ -72,25 +72,12 @@ def leader(one: Machine) -> str:
     return holder.partition("_")[0]
 
 
-def said(one: Machine, *command: str) -> str:
-    """Return what a program of the image writes. On a busy machine ctr loses all of it: then the program runs again."""
-    run = ("ctr", "-n", "k8s.io", "run", "--rm", "--snapshotter", "overlayfs", "--cgroup", "/tried", REFERENCE, "tried")
-    found: list[str] = []
-
-    def has_written() -> bool:
-        found.append(one.run(*run, *command).out)
-        return found[-1] != ""
-
-    eventually(has_written, f"output of {command[0]}")
-    return found[-1]
-
-
 def test_the_image_contains_only_the_archive_and_runs_as_an_ordinary_user(bed: Bed) -> None:
     one = bed["one"]
-    assert said(one, "kubewright", "version", "-o", "short") == "v1.36.3\n"
+    assert printed(one, REFERENCE, "kubewright", "version", "-o", "short") == "v1.36.3\n"
     python = ("/opt/kubewright/libexec/python3", "-c", "import os; print(os.getuid(), os.getgid(), sorted(os.listdir('/')))")
     directories = ["dev", "etc", "opt", "proc", "run", "sys", "tmp", "usr"]
-    assert said(one, *python) == f"65532 65532 {directories}\n"
+    assert printed(one, REFERENCE, *python) == f"65532 65532 {directories}\n"
 
 
 def test_a_machine_joins_through_the_deployment_and_the_other_replica_takes_over(bed: Bed) -> None:
