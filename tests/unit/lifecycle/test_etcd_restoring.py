@@ -6,6 +6,7 @@ import hashlib
 import json
 import socket
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from test_etcd_this_member import pod
 
 from kubewright.base import records
 from kubewright.base.clock import SystemClock
-from kubewright.base.errors import CheckFailed, HostError, Interrupted, UsageError, WaitTimeout
+from kubewright.base.errors import CheckFailed, HostError, Interrupted, Unreachable, UsageError, WaitTimeout
 from kubewright.base.events import Line, RecordingReporter, Waited, Warned
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.wait import InstantWaiter, Wait
@@ -97,14 +98,14 @@ class Box:
         found = {str(path.relative_to(self.root)): path.read_bytes() for path in sorted(self.root.rglob("*")) if path.is_file()}
         return {name: content for name, content in found.items() if not name.startswith(("state/checkpoints", "run/"))}
 
-    def run(self, *, mode: Mode = Mode.APPLY, dies: int = 0, dies_with_new_data: bool = False, **wish: Any) -> Any:
+    def run(self, *, mode: Mode = Mode.APPLY, dies: int = 0, dies_when: Callable[[], object] = bool, **wish: Any) -> Any:
         host: Any = Machine1(layout=self.layout, services=Kubelet(), environment={})
         done = 0
 
         def counted(verb: Any) -> Any:
             def call(*arguments: Any, **more: Any) -> Any:
                 nonlocal done
-                if (dies and done >= dies) or (dies_with_new_data and list(Path(self.layout.etcd_data).glob("new-*-restore"))):
+                if (dies and done >= dies) or dies_when():
                     raise Killed
                 change = verb(*arguments, **more)
                 done += bool(change)
@@ -126,6 +127,10 @@ class Box:
 
     def _machine(self, host: Any) -> Instant:
         return Instant(at=lambda _: host, clock=SystemClock(), random=SystemRandom(), layout=self.layout, fails=self.fails, api=self.api)
+
+    def new_data(self) -> list[Path]:
+        """Return the directories for new data, which exist until it serves."""
+        return list(Path(self.layout.etcd_data).glob("new-*-restore"))
 
     def states(self) -> list[State]:
         return [one.state for one in checkpoint.every(Machine1(layout=self.layout))]
@@ -233,7 +238,7 @@ def test_what_was_written_after_a_power_cut_is_restored_too(box: Box) -> None:
     written.parent.mkdir()
     written.write_bytes(b"before")
     with pytest.raises(Killed):
-        box.run(from_this_member=True, peers_are_gone=True, dies_with_new_data=True)
+        box.run(from_this_member=True, peers_are_gone=True, dies_when=box.new_data)
     box.boot()
     written.write_bytes(b"after")
     box.run(from_this_member=True, peers_are_gone=True)
@@ -243,7 +248,7 @@ def test_what_was_written_after_a_power_cut_is_restored_too(box: Box) -> None:
 def test_a_machine_stays_fenced_if_its_restore_loses_power(box: Box) -> None:
     box.run(fence=True)
     with pytest.raises(Killed):
-        box.run(file=str(box.snapshot), dies_with_new_data=True)
+        box.run(file=str(box.snapshot), dies_when=box.new_data)
     box.boot()
     assert (Path(box.layout.manifest("etcd")).exists(), Path(box.layout.etcd_data / "member/db").read_bytes()) == (False, b"old")
     box.run(unfence=True)
@@ -300,6 +305,31 @@ def test_a_restore_waits_for_its_turn_if_an_api_server_is_ready(box: Box) -> Non
 def test_without_an_api_server_a_restore_continues_with_a_warning(box: Box) -> None:
     box.run(file=str(box.snapshot))
     assert _warnings(box) == ["no API server is ready, so other machines are not kept from being changed at the same time"]
+
+
+class Stopping(RecordingKube):
+    """An API server without etcd that said that it is ready."""
+
+    def send(self, call: Any, /) -> Any:
+        raise Unreachable("the request timed out")
+
+
+@pytest.mark.parametrize("has_new_manifest", [False, True])
+def test_a_restore_that_was_killed_continues_if_the_api_server_ends_after_it_said_that_it_is_ready(
+    box: Box, has_new_manifest: bool
+) -> None:
+    manifest = "kubernetes/manifests/etcd.yaml"
+
+    def reached() -> bool:
+        found = box.tree().get(manifest, b"")
+        return found != box.before[manifest] and bool(found) is has_new_manifest
+
+    with pytest.raises(Killed):
+        box.run(file=str(box.snapshot), dies_when=reached)
+    box.api = Stopping()
+    box.run(file=str(box.snapshot))
+    _require_restored(box, CONTENT)
+    assert len(_warnings(box)) > 0
 
 
 def _warnings(box: Box) -> list[str]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import Forbidden, WaitTimeout
+from kubewright.base.errors import Forbidden, Unreachable, WaitTimeout
 from kubewright.base.events import RecordingReporter, Warned
 from kubewright.base.wait import PollingWaiter
 from kubewright.kube.recording import RecordingKube
@@ -102,3 +102,35 @@ def test_missing_permission_for_leases_is_reported_and_the_operation_continues(k
     assert [event.text for event in reporter.events if isinstance(event, Warned)] == [
         "other machines are not kept from being changed at the same time: leases are not for you"
     ]
+
+
+def test_operations_that_work_without_an_api_server_continue_when_it_has_not_answered_for_as_long_as_a_lease_lasts(clock):
+    class Stopping(RecordingKube):
+        """An API server whose etcd has just been stopped: it said that it was ready, and every request times out."""
+
+        def send(self, call, /):
+            clock.sleep(operation_lease.REQUEST)
+            raise Unreachable("the request timed out")
+
+    reporter, before = RecordingReporter(), clock.monotonic()
+    waiter = PollingWaiter(clock=clock, reporter=reporter)
+    with operation_lease.held_if_ready(Stopping(), identity="one", clock=clock, waiter=waiter, reporter=reporter):
+        assert 30 <= clock.monotonic() - before < 45
+    assert [event.text for event in reporter.events if isinstance(event, Warned)] == [
+        "other machines are not kept from being changed at the same time: the request timed out"
+    ]
+
+
+def test_operations_that_need_an_api_server_wait_longer_for_it(kube, clock):
+    class Restarting(Cluster):
+        """Serves after a minute."""
+
+        def send(self, call, /):
+            if clock.monotonic() < back:
+                raise Unreachable("nothing listens there")
+            return super().send(call)
+
+    back = clock.monotonic() + 60
+    with hold(restarting := Restarting(), clock, "one"):
+        assert holder(restarting) == ("one", 0)
+    assert clock.monotonic() >= back

@@ -101,11 +101,16 @@ class MemberContext(RunContext, Generic[Request]):
 
     @functools.cached_property
     def _ready_server(self) -> str | None:
+        """The URL of an API server that is ready.
+
+        If an earlier run has removed the manifest of this machine's etcd, its API server may still say that it is ready.
+        """
         try:
             access = load_access(self.host.layout.kubeconfig("admin"), read=self.host.read)
         except KubewrightError:
             return None
-        servers = (*self.other_servers(), access.server)
+        own = [access.server] if self.host.state(self.member.layout.manifest("etcd")) is not None else []
+        servers = (*self.other_servers(), *own)
         return next((server for server in servers if unready(self.administrator(server, timeout=_ANSWERS)) is None), None)
 
     def administrator(self, server: str, *, timeout: float = LONG) -> KubeAPI:

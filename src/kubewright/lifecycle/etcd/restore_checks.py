@@ -63,7 +63,10 @@ def require_others_stopped(ctx: RestoreContext) -> None:
 
 
 def others(ctx: RestoreContext) -> tuple[Mapping[str, str], Sequence[str]]:
-    """Return the peer URLs of the other members by name, and the names of members without a known URL. Raises APIError."""
+    """Return the peer URLs of the other members by name, and the names of members without a known URL.
+
+    Raises APIError, unless the restore has begun already: it has stopped the API server of this machine.
+    """
     found = dict(ctx.member.peers)
     try:
         members = ctx.own.members(agreed=False) if not ctx.status.problem else []
@@ -73,7 +76,11 @@ def others(ctx: RestoreContext) -> tuple[Mapping[str, str], Sequence[str]]:
     if own is not None:
         found = {one.name or one.hex_id: one.peer_urls[0] for one in members if one is not own and one.peer_urls}
     elif ctx.cluster_api is not None:  # other members serve its data
-        found = {**_of_pods(ctx, ctx.cluster_api), **found}
+        try:
+            found = {**_of_pods(ctx, ctx.cluster_api), **found}
+        except APIError:
+            if ctx.begun(RESTORE) is None:
+                raise
     named = [] if own is not None else list(ctx.task.description.get("members") or ())
     return found, [name for name in named if name not in found and name != ctx.member.name]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from math import inf
 from typing import Final
 
 from kubewright.base.clock import Clock
@@ -34,19 +35,25 @@ _ENDING: Final = 1.0
 class OperationLease:
     """The lease of one machine. `identity` is the name of its Node. Safe to use from several threads."""
 
-    def __init__(self, api: KubeAPI, *, identity: str, clock: Clock, waiter: Waiter) -> None:
+    def __init__(self, api: KubeAPI, *, identity: str, clock: Clock, waiter: Waiter, unanswered: float = inf) -> None:
+        """Store the arguments. `unanswered` is how many seconds `require` waits for the answer of an API server."""
         self._api = api
         self._identity = identity
         self._clock = clock
         self._waiter = waiter
+        self._unanswered = unanswered
+        self._answered = clock.monotonic()
         self._watch = LeaseWatch(TERMS)
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self.off = False
-        """Leases may not be written here: there is no lock."""
+        """There is no lease: it may not be written here, or no API server answers."""
 
     def require(self) -> None:
-        """Wait until this machine has the lease. Raises WaitTimeout, naming the machine that holds it."""
+        """Wait until this machine has the lease.
+
+        Raises WaitTimeout, naming the machine that holds it; APIError if no API server has answered for too long.
+        """
         if not self.off:
             self._waiter.until(
                 self._attempt,
@@ -77,11 +84,15 @@ class OperationLease:
         """Take or renew the lease. Returns why it is not ours, None if it is."""
         try:
             with self._lock:
-                return self._take()
+                problem = self._take()
         except Forbidden:
             raise
         except APIError as error:
+            if self._clock.monotonic() - self._answered > self._unanswered:
+                raise
             return str(error)
+        self._answered = self._clock.monotonic()
+        return problem
 
     def _take(self) -> str | None:
         found: Object = {}
@@ -99,15 +110,18 @@ class OperationLease:
 
 
 @contextmanager
-def held(api: KubeAPI, *, identity: str, clock: Clock, waiter: Waiter, reporter: Reporter) -> Iterator[OperationLease]:
+def held(
+    api: KubeAPI, *, identity: str, clock: Clock, waiter: Waiter, reporter: Reporter, unanswered: float = inf
+) -> Iterator[OperationLease]:
     """Wait for the lease, and hold it during a block.
 
-    An identity that may not write leases continues without it, with a message.
+    An identity that may not write leases continues without it, with a message; so does every identity when no API
+    server has answered for `unanswered` seconds.
     """
-    lease = OperationLease(api, identity=identity, clock=clock, waiter=waiter)
+    lease = OperationLease(api, identity=identity, clock=clock, waiter=waiter, unanswered=unanswered)
     try:
         lease.require()
-    except Forbidden as error:
+    except APIError as error:
         lease.off = True
         reporter.emit(Warned(text=f"other machines are not kept from being changed at the same time: {error}"))
     renewing = threading.Thread(target=lease.renew, name="lease", daemon=True)
@@ -125,12 +139,14 @@ def held(api: KubeAPI, *, identity: str, clock: Clock, waiter: Waiter, reporter:
 def held_if_ready(api: KubeAPI | None, *, identity: str, clock: Clock, waiter: Waiter, reporter: Reporter) -> Iterator[None]:
     """Hold the lease during a block; without it, and with a warning, if no API server is ready (`api` is None).
 
-    For operations that have to work without an API server. Raises WaitTimeout as `OperationLease` does.
+    For operations that have to work without an API server. One that was ready may have lost its etcd since, for example
+    by an earlier run that was killed: when it has not answered for as long as a lease lasts, nobody holds one. Raises
+    WaitTimeout as `OperationLease` does.
     """
     if api is None:
         text = "no API server is ready, so other machines are not kept from being changed at the same time"
         reporter.emit(Warned(text=text))
         yield
         return
-    with held(api, identity=identity, clock=clock, waiter=waiter, reporter=reporter):
+    with held(api, identity=identity, clock=clock, waiter=waiter, reporter=reporter, unanswered=TERMS.seconds):
         yield
