@@ -63,10 +63,7 @@ def require_others_stopped(ctx: RestoreContext) -> None:
 
 
 def others(ctx: RestoreContext) -> tuple[Mapping[str, str], Sequence[str]]:
-    """Return the peer URLs of the other members by name, and the names of members without a known URL.
-
-    Raises APIError, unless the restore has begun already: it has stopped the API server of this machine.
-    """
+    """Return the peer URLs of the other members by name, and the names of members without a known URL. Raises APIError."""
     found = dict(ctx.member.peers)
     try:
         members = ctx.own.members(agreed=False) if not ctx.status.problem else []
@@ -76,19 +73,24 @@ def others(ctx: RestoreContext) -> tuple[Mapping[str, str], Sequence[str]]:
     if own is not None:
         found = {one.name or one.hex_id: one.peer_urls[0] for one in members if one is not own and one.peer_urls}
     elif ctx.cluster_api is not None:  # other members serve its data
-        try:
-            found = {**_of_pods(ctx, ctx.cluster_api), **found}
-        except APIError:
-            if ctx.begun(RESTORE) is None:
-                raise
+        found = {**_of_pods(ctx, ctx.cluster_api), **found}
     named = [] if own is not None else list(ctx.task.description.get("members") or ())
     return found, [name for name in named if name not in found and name != ctx.member.name]
 
 
 def _of_pods(ctx: RestoreContext, api: KubeAPI) -> Mapping[str, str]:
-    """Return the peer URLs of the other members, by the Nodes of their pods. All members use the same port."""
+    """Return the peer URLs of the other members, by the Nodes of their pods. All members use the same port.
+
+    None are known if a restore that has begun already has stopped the API server. Raises APIError otherwise.
+    """
+    try:
+        clients = stacked_etcd.by_node(api)
+    except APIError:
+        if ctx.begun(RESTORE) is None:
+            raise
+        return {}
     port = urlsplit(ctx.member.peer_url).port or 0
-    hosts = {node: urlsplit(client).hostname for node, client in stacked_etcd.by_node(api).items()}
+    hosts = {node: urlsplit(client).hostname for node, client in clients.items()}
     return {node: url(host, port) for node, host in hosts.items() if host and node != ctx.member.name}
 
 
