@@ -95,6 +95,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_whole_versions.py": Cost(4, 80),
     "tests/machines/test_upgrade_cluster.py": Cost(4, 575),
     "tests/machines/test_upgrade_machines.py": Cost(3, 670),
+    "tests/machines/test_upgrade_kubelets.py": Cost(4, 200),
     "tests/machines/test_upgrade_matrix.py": Cost(4, 2400),
     "tests/machines/test_upgrade_minor.py": Cost(4, 300),
     "tests/controlplane/test_agent_disturbed.py": Cost(2, 110),

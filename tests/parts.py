@@ -150,6 +150,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/machines/test_agent_machines.py::test_a_node_created_by_the_agent_equals_the_kubelets[same-flags]": SOAK,
     "tests/machines/test_ci_machines.py::test_the_job_of_gitlab_has_a_machine_and_leaves_none": SOAK,
     "tests/machines/test_faults_quorum.py": SOAK,
+    "tests/machines/test_upgrade_kubelets.py": SOAK,
     "tests/machines/test_upgrade_matrix.py": SOAK,
     "tests/machines/test_upgrade_minor.py": SOAK,
     "tests/machines/test_interop_machines.py::test_machines_of_both_tools_form_one_cluster[kubeadm-kubeadm]": SOAK,
