@@ -63,10 +63,11 @@ def images(parts: Parts) -> list[Image]:
 
 @dataclass(frozen=True)
 class Cluster:
-    """A control plane and a worker of the earlier release, and the containers of a pod on each."""
+    """A control plane and a worker of the earlier release, the containers of a pod on each, and the files of their kubelets by path."""
 
     bed: Bed
     pods: Mapping[str, tuple[str, int]]
+    kubelets: Mapping[str, Mapping[str, str]]
 
     @property
     def first(self) -> Machine:
@@ -80,6 +81,12 @@ class Cluster:
 def containers(first: Machine) -> dict[str, tuple[str, int]]:
     """Return the container of the pod on each node, and how often it was restarted."""
     return {node: container_of(first, node) for node in NAMES}
+
+
+def kubelet_files(machine: Machine) -> dict[str, str]:
+    """Return the files of a machine's kubelet that an upgrade may change."""
+    paths = machine.run("sh", "-c", "ls /var/lib/kubelet/*.yaml /var/lib/kubelet/*.env /etc/kubernetes/kubelet.conf").out.split()
+    return {path: machine.run("cat", path).out for path in paths}
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ def both(parts: Parts) -> Iterator[Both]:
         eventually(lambda: ready(first, "deployment", "coredns"), "CoreDNS: a Job is done first")
         for node in NAMES:
             workload(first, node)
-        return Cluster(bed, containers(first))
+        return Cluster(bed, containers(first), {name: kubelet_files(bed[name]) for name in NAMES})
 
     with (
         Bed(*NAMES, bed="minor", parts=parts, shared=SHARED) as theirs,
@@ -218,3 +225,27 @@ def test_the_commands_of_both_tools_continue_with_the_cluster(both: Both) -> Non
         *((name, KUBERNETES) for name in COMPONENTS),
     }
     require_usable(first, KUBERNETES)
+
+
+def test_a_rollback_brings_the_earlier_minor_release_back(both: Both) -> None:
+    """The kubelets go first: they must not be newer than an API server."""
+    first, worker = both.ours.first, both.ours.worker
+    for machine in (worker, first):
+        patch_level.put(machine, "kubelet", earlier(("kubelet",))["kubelet"])
+        machine.run("systemctl", "restart", "kubelet")
+        before = kubelet_files(machine)
+        done = changes(kubewright(machine, "upgrade", "rollback", "--yes", "-o", "json"))
+        after = kubelet_files(machine)
+        assert after == both.ours.kubelets[machine.name]
+        restored = {f"file {path}" for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+        assert restored == {one for one in done if "/var/lib/kubelet" in one}
+        assert len(restored) > 0
+    require_versions(both.ours, EARLIER)
+    eventually(partial(_is_ready, first), "both Nodes to be ready")
+    told = json.loads(kubewright(first, "upgrade", "status", "-o", "json").out)
+    assert told["storedVersion"] == EARLIER
+    assert {(one["component"], one["version"]) for one in told["versions"] if one["source"] == "process"} == {
+        ("etcd", "3.6.6"),
+        *((name, EARLIER) for name in COMPONENTS),
+    }
+    assert [container for container, _ in containers(first).values()] == [container for container, _ in both.ours.pods.values()]
