@@ -99,9 +99,9 @@ def check_documents(cluster: Cluster, workers: list[str]) -> None:
     assert sorted(cluster.kubectl("get", "nodes", "-l", "disk=ssd", "-o", "jsonpath={.items[*].metadata.name}").split()) == sorted(workers)
     nodes = json.loads(cluster.kubectl("get", "nodes", "-o", "json"))["items"]
     assert [node["status"]["capacity"]["pods"] for node in nodes] == ["40"] * (1 + len(workers))
-    scheduler = f"kube-scheduler-{cluster.name}-control-plane"
-    annotations = json.loads(cluster.kubectl("get", "pod", "-n", "kube-system", scheduler, "-o", "jsonpath={.metadata.annotations}"))
-    assert annotations["patched"] == "by the user"
+    chosen = ("-n", "kube-system", "-l", "component=kube-scheduler")
+    patched = ("get", "pods", *chosen, "-o", "jsonpath={.items[*].metadata.annotations.patched}")
+    eventually(lambda: cluster.kubectl(*patched) == "by the user", "the mirror pod of the scheduler, with its patch")
     for node in nodes:
         found = json.loads(cluster.kubectl("get", "--raw", f"/api/v1/nodes/{node['metadata']['name']}/proxy/configz"))
         assert found["kubeletconfig"]["featureGates"] == {"AllAlpha": False}
