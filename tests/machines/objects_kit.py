@@ -53,7 +53,7 @@ def _plain(one: dict[str, Any], address: str) -> dict[str, Any]:
 
 
 def _data(data: Mapping[str, str]) -> dict[str, str]:
-    own = {"token-id", "token-secret", "expiration"}
+    own = {"token-id", "token-secret", "expiration", "since"}  # since: a date, in kube-apiserver-legacy-service-account-token-tracking
     return {
         key: "" if key in own or key.startswith("jws-") or (_SEALED.fullmatch(key) and "BEGIN" not in value) else _public(value)
         for key, value in data.items()
