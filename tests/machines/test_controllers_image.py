@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from archive_kit import REFERENCE, give_image
+from cluster_kit import KUBEADM
 from cryptography import x509
+from interop_kit import reset
 from machine_kit import CONFIG, INIT, SHARED, administer, eventually, kubectl, kubewright, patiently, printed, ready, write
 from testbed.bed import Bed
 
@@ -97,7 +99,7 @@ def test_a_machine_joins_through_the_deployment_and_the_other_replica_takes_over
 def test_a_machine_joins_through_the_static_pod(bed: Bed) -> None:
     one, two = bed["one"], bed["two"]
     administer(one, "-n", "kube-system", "delete", "deployment", NAME)
-    two.run("kubeadm", "reset", "--force")
+    reset(KUBEADM, two)
     administer(one, "delete", "node", "two")
     apply(one, kubewright(one, "controllers", "manifest", "rbac").out)
     write(one, f"/etc/kubernetes/{NAME}.conf", kubewright(one, "kubeconfig", "user", "--client-name", NAME).out)

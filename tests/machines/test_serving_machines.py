@@ -12,6 +12,7 @@ import pytest
 from agent_bed import Worker
 from archive_kit import REFERENCE, give_image
 from cluster_kit import KUBEADM, at_once, run
+from interop_kit import reset
 from machine_kit import CONFIG, INIT, SHARED, administer, eventually, join_command, kubectl, kubewright, patiently, ready, write
 from testbed.bed import Bed
 
@@ -147,7 +148,7 @@ def test_a_node_that_was_renamed_keeps_its_address_although_the_former_node_stil
     three = cluster.bed["three"]
     cluster.owned["renamed"] = cluster.owned.pop("three")
     cluster.allow()
-    run(KUBEADM, three, "reset", "--force")
+    reset(KUBEADM, three)
     run(KUBEADM, three, *patiently(three, [*join_command(cluster.one, tool=("kubeadm",)), "--node-name=renamed"]))
     assert kubectl(cluster.one, "get", "node", "three")["status"]["addresses"][0]["address"] == three.address
     eventually(lambda: cluster.reads_log("renamed"), "a log of the renamed node")
