@@ -182,7 +182,7 @@ def test_a_machine_gets_everything_back(box: Box, sealed: bool) -> None:
     changes = box.restore(**({} if sealed else {"file": str(box.plain), "key": None})).changes
     assert _restored(box) == _expected(box)
     assert sum(change.target.startswith("file ") for change in changes) > 20
-    assert [path.name for path in Path(box.layout.etcd_data).iterdir()] == ["member"]
+    assert _places(box) == ["member"]
     with pytest.raises(CheckFailed, match="belongs to a cluster already"):
         box.restore()
 
@@ -209,6 +209,27 @@ def test_a_restore_that_is_killed_at_any_change_continues_to_the_same_result(box
         break
     assert killed > 5
     assert _restored(box) == _expected(box)
+
+
+def test_a_restore_that_was_killed_when_etcd_could_start_keeps_what_has_been_written_since(box: Box) -> None:
+    written, killed = Path(box.layout.etcd_data) / "member/written", 0
+    for number in range(1, 200):
+        try:
+            box.restore(dies=number)
+        except Killed:
+            if Path(box.layout.manifest("etcd")).exists():
+                killed += 1
+                written.write_bytes(b"later")
+                box.restore()
+                assert (number, written.exists(), _places(box)) == (number, True, ["member"])
+            shutil.rmtree(box.root)
+            continue
+        break
+    assert killed > 3
+
+
+def _places(box: Box) -> list[str]:
+    return [path.name for path in Path(box.layout.etcd_data).iterdir()]
 
 
 def test_another_backup_does_not_continue_an_interrupted_restore(box: Box) -> None:

@@ -30,6 +30,7 @@ from kubewright.lifecycle.machine_record import MEMBER
 from kubewright.lifecycle.operation import Operation, Prepared
 from kubewright.lifecycle.steps import checkpoint, kubelet
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
+from kubewright.lifecycle.steps.detected_cluster import ETCD
 from kubewright.lifecycle.steps.static_pods import HAS_DATA, MANIFEST_MODE
 from kubewright.workflow.phases import Phase, Phases, Step
 
@@ -179,7 +180,7 @@ def carried_out(ctx: BackupContext) -> Iterator[Step]:
 def _prepared(ctx: BackupContext) -> Checkpoint:
     member, parent = ctx.member, ctx.member.layout.manifests
     contents = {one.path: one.content for one in ctx.archive.files if one.path.parent == parent}
-    etcd = member.layout.manifest("etcd")
+    etcd = member.layout.manifest(ETCD)
     flags = {"initial-cluster": f"{member.name}={member.peer_url}", **HAS_DATA}
     contents[etcd] = this_member.edited(contents[etcd], flags)
     files = [File(path=path, content=content, mode=MANIFEST_MODE) for path, content in contents.items()]
@@ -187,8 +188,8 @@ def _prepared(ctx: BackupContext) -> Checkpoint:
 
 
 def _data(ctx: BackupContext, swap: DataSwap) -> Iterator[Step]:
-    """Make etcd's data directory."""
-    if swap.done:
+    """Make etcd's data directory, unless the manifest exists, which is written later: etcd may have written to its data since."""
+    if swap.done or ctx.host.state(ctx.member.layout.manifest(ETCD)) is not None:
         return
     database = swap.data / _DATABASE
 
