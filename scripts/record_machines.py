@@ -36,7 +36,7 @@ STEPS: Final = (
     ("sudo kubewright preflight machines", ""),
     ("sudo kubewright up --machines --name dev --nodes 2 --config kubeadm.yaml", ""),
     ('eval "$(kubewright local env dev)"', ""),
-    ("sudo kubewright local load --name dev web.tar", ""),
+    ("kubewright local load --name dev web.tar", ""),
     ("kubectl create deployment web --image=web:dev --replicas=2", ""),
     ("kubectl expose deployment web --type=LoadBalancer --port=80", _READY),
     (
@@ -45,7 +45,7 @@ STEPS: Final = (
     ),
     ("curl localhost:8080", f'until curl --silent --fail "$({_ADDRESS})" >/dev/null; do sleep 0.5; done'),
     (f"curl $({_ADDRESS})", ""),
-    ("sudo kubewright local machine kill dev-worker-1", f'until [ "$({_GONE} | grep -c "Running.*dev-worker-2")" = 2 ]; do sleep 1; done'),
+    ("kubewright local machine kill dev-worker-1", f'until [ "$({_GONE} | grep -c "Running.*dev-worker-2")" = 2 ]; do sleep 1; done'),
     ("kubectl get pods --field-selector=spec.nodeName=dev-worker-2", ""),
     ("sudo kubewright down --name dev", ""),
 )
