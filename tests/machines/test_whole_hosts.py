@@ -21,8 +21,10 @@ from machine_kit import eventually
 from whole_kit import Cluster, disk_place, docker_archive, web
 
 import other_user
+from kubewright.local.export import machines
 from kubewright.local.whole import resolvers
 from kubewright.local.whole.services.places import runtime
+from kubewright.local.whole.services.programs import socket_of
 from kubewright.machines import host, oci
 from kubewright.machines.base import place
 from kubewright.machines.cgroups import Cgroups
@@ -64,7 +66,7 @@ networking: {serviceSubnet: "10.96.0.0/16,fd00:10:96::/112"}
 STRICT: Final = "table inet strict { chain forward { type filter hook forward priority 0; policy drop; }; }\n"
 PRIVATE: Final = ("sh", "-c", 'umask 077; exec "$@"', "sh")
 """Starts a command of a user whose files nobody else may read."""
-CONNECT: Final = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+CONNECT: Final = "import socket, sys; socket.socket(socket.AF_UNIX, getattr(socket, sys.argv[2])).connect(sys.argv[1])"
 
 
 class VirtualHost:
@@ -240,8 +242,10 @@ def check_logs(cluster: Cluster, machine: str) -> None:
 
 def check_access(cluster: Cluster, virtual: VirtualHost, readable: Path, machine: str) -> None:
     """The owner uses the cluster without root. Nobody else gets keys, sockets and machines."""
-    library = readable / "library"
+    library, home = readable / "library", readable / "home"
     library.mkdir()
+    home.mkdir()
+    os.chown(home, OWNER, OWNER)
     environment = {"PATH": os.environ["PATH"], "HOME": str(readable), "PYTHONPATH": other_user.library(OWNER, library)}
     python = other_user.python(OWNER)
 
@@ -250,7 +254,9 @@ def check_access(cluster: Cluster, virtual: VirtualHost, readable: Path, machine
         return subprocess.run(argv, env=environment, cwd="/", capture_output=True, text=True, check=False, **streams)
 
     def kubewright(uid: int, *words: str, **streams: Any) -> subprocess.CompletedProcess[str]:
-        return called(uid, python, "-P", "-m", "kubewright", *words, "--state-dir", str(readable / "clusters"), **streams)
+        end = words.index("--") if "--" in words else len(words)
+        words = (*words[:end], "--state-dir", str(readable / "clusters"), *words[end:])
+        return called(uid, python, "-P", "-m", "kubewright", *words, **streams)
 
     status = kubewright(OWNER, "local", "status", cluster.name, "-o", "json")
     assert json.loads(status.stdout)["state"] == "Ready", status.stderr
@@ -261,8 +267,17 @@ def check_access(cluster: Cluster, virtual: VirtualHost, readable: Path, machine
     with (readable / "oci.tar").open("rb") as file:
         loaded = kubewright(OWNER, "local", "load", "--name", cluster.name, "-", stdin=file)
     assert loaded.stdout == "loaded docker.io/library/web:dev\n", loaded.stderr
+    inside = kubewright(OWNER, "local", "shell", machine, "--", "sh", "-c", "id -u; hostname; umask; cat; exit 3", input="typed\n")
+    assert (inside.stdout, inside.returncode) == (f"0\n{machine}\n0022\ntyped\n", 3), inside.stderr
+    pods = kubewright(OWNER, "local", "shell", machine, "--", "kubectl", "get", "pods", "-o", "name")
+    assert pods.stdout.splitlines().count("pod/web") == 1, pods.stderr
+    for words in (("kubelet", "--tail", "3"), ("kube-apiserver", "--tail", "3")):
+        shown = kubewright(OWNER, "local", "logs", "--name", cluster.name, *words)
+        assert (shown.returncode, len(shown.stdout.splitlines()) >= 3) == (0, True), shown.stderr
+    assert kubewright(OWNER, "local", "logs", "--name", cluster.name).returncode == 0
+    check_export(kubewright(OWNER, "local", "export", "--name", cluster.name, str(home / "report"), "-o", "json"), machine)
     refused = kubewright(OWNER, "local", "machine", "remove", machine)
-    assert (refused.returncode, "only root can add, remove and enter machines" in refused.stderr) == (1, True)
+    assert (refused.returncode, "only root can add and remove machines" in refused.stderr) == (1, True)
     for verb, said in (("pause", "is paused"), ("start", "runs"), ("kill", "was killed"), ("start", "runs")):
         changed = kubewright(OWNER, "local", "machine", verb, machine)
         assert (changed.returncode, changed.stdout) == (0, f"machine {machine} {said}\n"), changed.stderr
@@ -277,8 +292,22 @@ def check_access(cluster: Cluster, virtual: VirtualHost, readable: Path, machine
     owned = {kubeconfig, cluster.paths.record, cluster.paths.root}
     assert readers == {path: [OWNER] if path in owned else [] for path in readers}
     assert cluster.disks.stat().st_mode & 0o077 == 0
-    connected = {uid: called(uid, python, "-c", CONNECT, str(own.socket)).returncode for uid in (OWNER, STRANGER)}
-    assert connected == {OWNER: 0, STRANGER: 1}
+    for path, kind in ((own.socket, "SOCK_STREAM"), (socket_of(own), "SOCK_SEQPACKET")):
+        connected = {uid: called(uid, python, "-c", CONNECT, str(path), kind).returncode for uid in (OWNER, STRANGER)}
+        assert connected == {OWNER: 0, STRANGER: 1}
+
+
+def check_export(done: subprocess.CompletedProcess[str], machine: str) -> None:
+    """The owner's export contains what only root can read, in files of the owner."""
+    assert done.returncode == 0, done.stderr
+    made = json.loads(done.stdout)
+    directory = Path(made["directory"])
+    assert made["problems"] == []
+    assert {path.stat().st_uid for path in (directory, *directory.rglob("*"))} == {OWNER}
+    wanted = {"status.json", "cluster.json", "objects/pods.json", *(f"{machine}/{name}" for name in ("console.log", *machines.COMMANDS))}
+    assert wanted - set(made["files"]) == set()
+    assert [name for name in wanted if not (directory / name).stat().st_size] == []
+    assert any(name.startswith(f"{machine}/pods/default_web_") for name in made["files"])
 
 
 def output(*argv: str) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
+from pathlib import Path
 from typing import Final
 
 from kubewright.base.errors import HostError, PortInUse
+from kubewright.http.unix import checked_directory, reachable
 
 BACKLOG: Final = 1024
 """Clients that the kernel queues.
@@ -25,3 +28,30 @@ def listen(address: str, port: int) -> socket.socket:
                 f"port {port} of {address} is taken", remedy="stop the process that listens there, or use another port"
             ) from error
         raise HostError(f"cannot listen on {address} port {port}", detail=error.strerror or str(error)) from error
+
+
+def listen_unix(path: Path, *, owner: int | None = None, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
+    """Listen on a Unix socket of mode 0600. With an `owner`, it belongs to this other user, and its directory may have mode 0711.
+
+    A leftover socket is replaced. Raises HostError if other users have access to the directory.
+    """
+    checked_directory(path.parent, shared=owner is not None)
+    sock = socket.socket(socket.AF_UNIX, kind)
+    try:
+        with reachable(path) as short:
+            path.unlink(missing_ok=True)
+            # bind() takes the mode from the socket itself, so it never has a wider one
+            os.fchmod(sock.fileno(), 0o600)
+            sock.bind(short)
+            sock.listen(BACKLOG)
+        if owner is not None:
+            os.chown(path, owner, -1)
+    except OSError as error:
+        sock.close()
+        raise HostError(f"cannot listen on {path}", detail=error.strerror or str(error)) from error
+    return sock
+
+
+def users(owner: int | None = None) -> frozenset[int]:
+    """Return the users who may call a Unix socket of this process: this one, root, and its owner."""
+    return frozenset({0, os.geteuid(), *([] if owner is None else [owner])})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -25,6 +26,16 @@ def run(main: Callable[[], Coroutine[Any, Any, T]], /) -> T:
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.get_loop().set_exception_handler(_report)
         return runner.run(main())
+
+
+async def readable(file: int | socket.socket) -> None:
+    """Wait until a file has something to read, a socket has a client or lost its peer, or the process of a pidfd has ended."""
+    loop, ready = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(file, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(file)
 
 
 def _report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

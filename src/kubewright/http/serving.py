@@ -10,10 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 import ssl
-import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -22,14 +20,14 @@ from typing import Final
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from kubewright.base.errors import HostError, KubewrightError, StatusError
+from kubewright.base.errors import KubewrightError, StatusError
 from kubewright.base.records import dataclass
 from kubewright.http.accepting import Acceptor
-from kubewright.http.listening import BACKLOG, listen
+from kubewright.http.listening import listen, listen_unix, users
 from kubewright.http.messages import CHUNK, MIB, Response
 from kubewright.http.routes import Handler, Request, Route
 from kubewright.http.tls import peer_of
-from kubewright.http.unix import checked_directory, reachable
+from kubewright.http.unix import peer_user
 
 GRACE: Final = 1.0
 """Seconds that requests in flight get when a server stops."""
@@ -116,16 +114,7 @@ async def serve_unix(routes: Sequence[Route], *, path: Path, owner: int | None =
     A leftover socket is replaced; the caller holds a lock that prevents a second server. Raises HostError if other
     users have access to the directory.
     """
-    checked_directory(path.parent, shared=owner is not None)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        _bind(sock, path)
-        if owner is not None:
-            os.chown(path, owner, -1)
-    except OSError as error:
-        sock.close()
-        raise HostError(f"cannot listen on {path}", detail=error.strerror or str(error)) from error
-    return await _serve(routes, sock, path=path, allowed=frozenset({0, os.geteuid(), *([] if owner is None else [owner])}))
+    return await _serve(routes, listen_unix(path, owner=owner), path=path, allowed=users(owner))
 
 
 async def _serve(
@@ -163,15 +152,6 @@ def _remove(path: Path, inode: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         if path.lstat().st_ino == inode:
             path.unlink()
-
-
-def _bind(sock: socket.socket, path: Path) -> None:
-    with reachable(path) as short:
-        path.unlink(missing_ok=True)
-        # bind() takes the mode from the socket itself, so it never has a wider one
-        os.fchmod(sock.fileno(), 0o600)
-        sock.bind(short)
-        sock.listen(BACKLOG)
 
 
 def _adapter(
@@ -263,9 +243,6 @@ async def _write(response: web.StreamResponse, chunks: AsyncIterator[bytes], *, 
 
 
 def _uid(transport: asyncio.BaseTransport | None) -> int | None:
-    """Return the user id of the peer of a Unix socket (SO_PEERCRED: pid, uid, gid)."""
+    """Return the user id of the peer of a Unix socket."""
     sock = transport.get_extra_info("socket") if transport is not None else None
-    if sock is None:
-        return None
-    _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    return int(uid)
+    return None if sock is None else peer_user(sock)

@@ -60,7 +60,7 @@ def stream(
         with call.mapped(), holding(Deadline(timeout)):
             with reachable(path) as short:
                 sock.connect(short)
-            _check_owner(sock, path)
+            check_server(sock, path)
             head = f"{method} {target} HTTP/1.0\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
             sock.sendall(head.encode("ascii") + body)
             status, headers, rest = _read_head(sock, call)
@@ -120,9 +120,15 @@ def checked_directory(directory: Path, *, shared: bool = False) -> None:
         )
 
 
-def _check_owner(sock: socket.socket, path: Path) -> None:
-    """Require that the server belongs to this user or root: an impostor must not receive our requests."""
+def peer_user(sock: socket.socket) -> int:
+    """Return the user id of the process at the other end (SO_PEERCRED: pid, uid, gid; unix(7))."""
     _, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    return int(uid)
+
+
+def check_server(sock: socket.socket, path: Path) -> None:
+    """Require that the server belongs to this user or root: an impostor must not receive our requests. Raises HostError."""
+    uid = peer_user(sock)
     if uid not in {os.geteuid(), 0}:
         raise HostError(
             f"the process that listens on {path} belongs to user {uid}", remedy="find out which user that is before you continue"

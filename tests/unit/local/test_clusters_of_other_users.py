@@ -22,7 +22,8 @@ from kubewright.local.cluster.down import down
 from kubewright.local.cluster.kubeconfig import target, use
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
-from kubewright.local.whole import endpoints, images, logs, machines, members, owner, preflight
+from kubewright.local.whole import endpoints, entering, images, machines, members, owner, preflight
+from kubewright.local.whole.services.programs import Program
 from kubewright.machines import base, places, running
 from kubewright.machines.machine import Machine
 from kubewright.machines.places import MachinePlaces
@@ -189,7 +190,7 @@ def test_programs_of_the_host_are_not_searched_where_the_caller_says(tmp_path: P
     places.disks().mkdir(parents=True)
     with pytest.raises(DocumentError, match="cannot read"):
         images.load_as(os.geteuid(), [], str(tmp_path / "none"))
-    assert list(logs.output(["tail", "/dev/null"])) == []
+    assert list(entering.output(ClusterPaths(tmp_path / "dev"), Program())) == []  # the daemon has no log
     assert not ran.exists()
 
 

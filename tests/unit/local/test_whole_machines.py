@@ -697,7 +697,7 @@ def test_logs_of_machines_that_do_not_run_or_exist_are_refused(tmp_path: Path) -
     record.save(CLUSTER, paths.record)
     with pytest.raises(HostError, match="machine dev-worker-2 does not run") as caught:
         list(clusters.log(paths, "kubelet", machine="dev-worker-2"))
-    assert caught.value.remedy == "`sudo kubewright local machine start dev-worker-2` starts it"
+    assert caught.value.remedy == "`kubewright local machine start dev-worker-2` starts it"
     with pytest.raises(UsageError, match='has no machine "dev-worker-3"'):
         list(clusters.log(paths, "kubelet", machine="dev-worker-3"))
     with pytest.raises(HostError, match='the daemon of cluster "dev" does not run'):

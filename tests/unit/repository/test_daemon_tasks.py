@@ -35,6 +35,8 @@ AWAITED = {
     ("local/supervisor/probes.py", "self._stay_ready"): "its result is taken",
     ("local/whole/services/forwarding.py", "_passed_on"): "in a group of one connection, which ends with it",
     ("local/whole/services/forwarding.py", "self._open"): "it catches what sockets raise; the client sends another packet",
+    ("local/whole/services/program_server.py", "self._serve"): "it catches everything",
+    ("local/whole/services/program_server.py", "readable"): "its result is taken",
 }
 KEPT = 12
 """Calls that pass `keep_running` to a task: fewer of them mean that this test no longer finds them."""

@@ -21,23 +21,27 @@ from kubewright.local.cluster import status as clusters
 from kubewright.local.cluster.up import up as bring_up
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import CONTROL_PLANE, ClusterRecord
-from kubewright.local.whole import machines, members, owner, ports
+from kubewright.local.whole import entering, machines, members, owner, ports
 from kubewright.local.whole.services import client, commands
+from kubewright.local.whole.services.programs import Program
 from kubewright.local.whole.status import state_of
-from kubewright.machines.machine import Machine
 from kubewright.machines.running import environment
 
 _ADMINISTRATOR: Final = "/etc/kubernetes/admin.conf"
 
 
 def shell(parsed: Parsed) -> int:
-    """Replace this process by a shell or a command in a machine. In control planes, kubectl finds the API server."""
+    """Run a shell or a command in a machine. In control planes, kubectl finds the API server."""
     name, *command = parsed.strings("words")
     paths, cluster = _cluster_of(parsed, name)
-    machine = _running(paths, cluster, name)
+    _require_running(paths, cluster, name)
     administrator = {"KUBECONFIG": _ADMINISTRATOR} if cluster.machine(name) is not None else {}
-    argv = machine.argv(*(command or ["bash", "-l"]), env={"TERM": os.environ.get("TERM", "dumb"), **administrator})
-    os.execvpe(argv[0], argv, environment())  # noqa: S606 - argument lists only
+    variables = {"TERM": os.environ.get("TERM", "dumb"), **administrator}
+    program = Program(machine=name, command=tuple(command or ["bash", "-l"]), environment=variables)
+    if os.geteuid() == 0:
+        argv = entering.argv(paths, program)
+        os.execvpe(argv[0], argv, environment())  # noqa: S606 - argument lists only
+    return entering.attached(paths, program)
 
 
 def kill(parsed: Parsed) -> int:
@@ -151,14 +155,12 @@ def _print_change(parsed: Parsed, name: str, *, changed: bool, said: str) -> int
     return 0
 
 
-def _running(paths: ClusterPaths, cluster: ClusterRecord, name: str) -> Machine:
-    """Return a running machine. Raises UsageError for an unknown one, HostError for one that is stopped or without root."""
+def _require_running(paths: ClusterPaths, cluster: ClusterRecord, name: str) -> None:
+    """Raise UsageError for an unknown machine, HostError for one that is stopped or paused."""
     machine = members.machine_of(paths, cluster, name)
-    machines.require_root(f"local shell {name}")
     if not machine.runs:
         state = state_of(machine).lower()
-        raise HostError(f"machine {name} is {state}", remedy=f"`sudo kubewright local machine start {name}` starts it")
-    return machine
+        raise HostError(f"machine {name} is {state}", remedy=f"`kubewright local machine start {name}` starts it")
 
 
 def _cluster_for(parsed: Parsed, name: str) -> ClusterPaths:

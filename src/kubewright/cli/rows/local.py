@@ -136,7 +136,7 @@ ROWS = (
             Flag("follow", "keep printing lines as they are written", kind=BOOL, default=False, short="f"),
             Flag("tail", "number of lines from the end; -1 for all", kind=INT, default=-1, metavar="lines"),
         ),
-        description="In a cluster of machines, which needs root, components are the static pods of a machine, kubelet, and containerd.",
+        description="In a cluster of machines, components are the static pods of a machine, kubelet, and containerd.",
         examples=(
             "local logs",
             "local logs kube-apiserver --tail 50",
@@ -177,7 +177,7 @@ ROWS = (
     ),
     Command(
         "local shell",
-        "Run a shell or a command in a machine of a cluster of machines; needs root",
+        "Run a shell or a command in a machine of a cluster of machines",
         handler="kubewright.cli.handlers.machines:shell",
         argument=Argument(
             "words", "machine, and a command with its arguments; without one, a shell", shown="MACHINE [-- command]", least=1, most=ANY
@@ -222,7 +222,7 @@ ROWS = (
         argument=Argument("directory", "directory that does not exist yet, or is empty", shown="DIRECTORY", least=1),
         flags=(*ON_CLUSTER, ALL_FORMATS),
         description="Secrets are written without their data. Parts that cannot be read, for example of stopped machines, are listed in problems.txt."
-        " A cluster of machines needs root; the files belong to the user who called sudo.",
+        " The files belong to the user, also with sudo.",
         examples=("local export --name dev report",),
     ),
     Command("local machine", "Change single machines of a cluster of machines; adding and removing them needs root"),

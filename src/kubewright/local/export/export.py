@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
-from kubewright.base.errors import APIError, HostError
+from kubewright.base.errors import APIError
 from kubewright.base.events import Reporter
 from kubewright.base.masking import mask
 from kubewright.base.records import dataclass
@@ -42,11 +42,9 @@ def export(paths: ClusterPaths, directory: Path, *, reporter: Reporter) -> Expor
     """Write a cluster to a directory that does not exist yet, or is empty.
 
     Parts that cannot be read are noted in the result. Raises UsageError if there is no such cluster or the directory is
-    not empty, HostError if the user may not enter the machines or the directory cannot be written.
+    not empty, HostError if the directory cannot be written.
     """
     cluster = status.require(paths)
-    if cluster.is_whole and os.geteuid() != 0:
-        raise HostError("only root can enter machines", remedy=f"run `sudo kubewright local export --name {paths.name} {directory}`")
     sink = Sink(directory.absolute(), owner=owner.caller(os.environ), reporter=reporter)
     sink.open()
     with sink.part("status.json"):

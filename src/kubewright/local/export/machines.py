@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
+import os
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from kubewright.base.errors import HostError
@@ -13,7 +13,8 @@ from kubewright.host.filesystem.archives import Forward
 from kubewright.local.export.sink import Sink
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
-from kubewright.local.whole import members
+from kubewright.local.whole import entering, members
+from kubewright.local.whole.services.programs import Program
 from kubewright.machines.machine import Machine
 
 COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -33,38 +34,36 @@ COMMANDS: Final[Mapping[str, tuple[str, ...]]] = {
 """The files of each machine, and the commands whose output they contain. No command prints its arguments or keys."""
 MOST_BYTES: Final = 4 << 30
 """Bytes of the logs of one machine's pods."""
+_WITHIN: Final = 60.0
+"""Seconds for each command."""
 _MOST_FILES: Final = 100_000
 _POD_LOGS: Final = ("tar", "--create", "--file=-", "--directory=/var/log/pods", ".")
 
 
 def write(paths: ClusterPaths, cluster: ClusterRecord, sink: Sink) -> None:
-    """Write the export of each machine of a cluster. Needs root."""
+    """Write the export of each machine of a cluster."""
     for name in members.members(cluster):
         with sink.part(name):
-            _write(members.machine_of(paths, cluster, name), sink)
+            _write(paths, members.machine_of(paths, cluster, name), sink)
 
 
-def _write(machine: Machine, sink: Sink) -> None:
+def _write(paths: ClusterPaths, machine: Machine, sink: Sink) -> None:
     name = machine.name
-    with sink.part(f"{name}/console.log"), machine.places.console.open("rb") as console:
-        sink.copy(f"{name}/console.log", console)
+    with sink.part(f"{name}/console.log"):
+        sink.write(f"{name}/console.log", entering.captured(paths, Program(machine=name), within=_WITHIN))
     if not machine.runs:
         sink.failed(name, "the machine does not run")
         return
     for file, command in COMMANDS.items():
         with sink.part(f"{name}/{file}"):
-            sink.write(f"{name}/{file}", machine.run(*command, within=60).out.encode())
-    with sink.part(f"{name}/pods"):
-        _pod_logs(machine, sink)
-
-
-def _pod_logs(machine: Machine, sink: Sink) -> None:
-    with machine.start(*_POD_LOGS, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        assert process.stdout is not None
-        try:
-            copy_logs(process.stdout, machine.name, sink)
-        finally:
-            process.kill()  # it waits for us if the rest is not read
+            sink.write(f"{name}/{file}", entering.captured(paths, Program(machine=name, command=command), within=_WITHIN))
+    pods = Program(machine=name, command=_POD_LOGS)
+    with (
+        sink.part(f"{name}/pods"),
+        Path(os.devnull).open("wb") as nothing,
+        entering.reading(paths, pods, stderr=nothing.fileno()) as (archive, _),
+    ):
+        copy_logs(archive, name, sink)
 
 
 def copy_logs(archive: IO[bytes], machine: str, sink: Sink) -> None:

@@ -53,7 +53,7 @@ def pause(paths: ClusterPaths, name: str) -> bool:
         machine = members.machine_of(paths, cluster, name)
         ran = machine.runs
         if not machine.leader:
-            raise HostError(f"machine {name} is stopped", remedy=f"`sudo kubewright local machine start {name}` starts it")
+            raise HostError(f"machine {name} is stopped", remedy=f"`kubewright local machine start {name}` starts it")
         machine.pause()
         return ran
 
@@ -114,7 +114,7 @@ def running(paths: ClusterPaths, cluster: ClusterRecord) -> list[Machine]:
 def require_root(what: str) -> None:
     """Raise HostError, with the same command as root as its remedy, unless the user is root."""
     if os.geteuid() != 0:
-        raise HostError("only root can add, remove and enter machines", remedy=f"run `sudo kubewright {what}`")
+        raise HostError("only root can add and remove machines", remedy=f"run `sudo kubewright {what}`")
 
 
 @contextmanager

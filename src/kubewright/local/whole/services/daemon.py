@@ -28,6 +28,7 @@ from kubewright.base.errors import HostError
 from kubewright.base.unexpected import keep_running
 from kubewright.host.detached import DetachedProcess
 from kubewright.host.processes import Identity, RealProcesses
+from kubewright.http import loop
 from kubewright.local import daemon_main
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.whole import members
@@ -47,6 +48,9 @@ DIRECTORY_CHECK_EVERY: Final = 5.0
 def main() -> int:
     """Run until stopped, with the exit codes of `daemon_main.run`."""
     own, paths = ClusterPaths(Path(sys.argv[1])), ClusterPaths(Path(sys.argv[2]))
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+        if signal.getsignal(number) == signal.SIG_IGN:  # `up` was started by nohup, or in the background: programs would inherit that
+            signal.signal(number, signal.SIG_DFL)
     return daemon_main.run(own, lambda: _serve(own, paths, owner=int(sys.argv[3]), outlived=sys.argv[4]), cluster=paths.name)
 
 
@@ -57,14 +61,17 @@ async def _serve(own: ClusterPaths, paths: ClusterPaths, *, owner: int, outlived
     from kubewright.local.whole.services import control_server
     from kubewright.local.whole.services.cluster import ClusterServices
     from kubewright.local.whole.services.forwarding import Forwarder
+    from kubewright.local.whole.services.program_server import ProgramServer
     from kubewright.local.whole.services.states import MachineStates
 
     states = MachineStates(paths)
     forwarder = Forwarder(lambda: [address for addresses in states.running.values() for address in addresses])
     states.subscribe(forwarder.look_again)
+    programs = ProgramServer(own, states.found, owner=owner)
     server = await serve_unix(control_server.routes(own, paths, states, forwarder), path=own.socket, owner=owner)
     works: dict[str, Callable[[], Awaitable[None]]] = {
         "machines": states.run,
+        "programs of the owner": programs.run,
         "services of the cluster": ClusterServices(paths, states).run,
         "the host's firewalls": lambda: _keep_exceptions(bridge_of(members.group_name(paths))),
         "the daemon's directory": lambda: daemon_main.watch_directory(own.root, stopping, every=DIRECTORY_CHECK_EVERY),
@@ -78,6 +85,7 @@ async def _serve(own: ClusterPaths, paths: ClusterPaths, *, owner: int, outlived
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        programs.close()
         await forwarder.close()
         await server.stop()
 
@@ -99,12 +107,9 @@ async def _remove_after(process: Identity, own: ClusterPaths, paths: ClusterPath
     """Run `down` when a process has ended, until it succeeds: something else may hold the lock of the cluster."""
     handle = RealProcesses().handle(process)
     if handle is not None:
-        ended = asyncio.Event()
-        asyncio.get_running_loop().add_reader(handle, ended.set)
         try:
-            await ended.wait()
+            await loop.readable(handle)
         finally:
-            asyncio.get_running_loop().remove_reader(handle)
             os.close(handle)
     _log.info("the process that the cluster must not outlive has ended: the cluster is removed")
     argv, environment = commands.argv(paths, "down"), commands.environment(own)

@@ -1,7 +1,7 @@
 """The files of the daemon of a cluster of machines: a directory of root, named after the cluster's group, that is lost at a reboot.
 
 The daemon runs as root and reads nothing that the cluster's owner could change, so that it cannot be made to act for
-another user; only the commands that it starts do (`commands`), as with sudo. The owner may reach its socket.
+another user; only the commands that it starts do (`commands`), as with sudo. The owner may reach its sockets.
 """
 
 from __future__ import annotations

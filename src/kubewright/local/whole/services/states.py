@@ -46,6 +46,10 @@ class MachineStates:
         """Return a machine that runs."""
         return self._machines[name] if name in self._running else None
 
+    def found(self, name: str) -> Machine | None:
+        """Return a machine, whether it runs or not; None for an unknown one."""
+        return self._machines.get(name)
+
     def exists(self, name: str) -> bool:
         """Return whether there is such a machine."""
         return name in self._machines
