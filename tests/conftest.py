@@ -4,8 +4,6 @@ No event loop is left open. The looptime plugin asks the policy for the current 
 Python 3.11 creates one if none was ever set; its ResourceWarning then fails whatever test is running. After None has
 been set once, the policy creates no loop.
 
-Examples that hypothesis generates have no deadline: on a busy machine any of them may take long.
-
 A shell starts background jobs with SIGINT ignored, nohup starts its command with SIGHUP ignored, and children inherit
 that: tests that interrupt a command need both signals restored.
 """
@@ -16,13 +14,10 @@ import signal
 from importlib.metadata import entry_points
 
 import pytest
-from hypothesis import settings
 
 from kubewright.base import masking
 
 asyncio.set_event_loop(None)
-settings.register_profile("kubewright", deadline=None)
-settings.load_profile("kubewright")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 for number in (signal.SIGHUP, signal.SIGTERM):
@@ -34,6 +29,7 @@ pytest_plugins = [
     "matrices",
     "skips",
     "seconds",
+    "examples",
     "parts",
     "lanes",
     "progress",

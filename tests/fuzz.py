@@ -42,7 +42,7 @@ def main(seconds: float) -> int:
 
 def one(seed: int) -> Path | None:
     """Run one round. Returns a report of its findings."""
-    argv = ["pytest", "-q", *TESTS]
+    argv = ["pytest", "-q", f"--hypothesis-seed={seed}", *TESTS]
     environment = {"KUBEWRIGHT_DIFFERENTIAL_SEED": str(seed), "KUBEWRIGHT_DIFFERENTIAL_EXAMPLES": str(EXAMPLES)}
     done = subprocess.run(
         [sys.executable, "-m", *argv],

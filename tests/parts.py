@@ -199,7 +199,7 @@ def examples(number: int) -> int:
 
 
 def given(number: int = 100) -> int:
-    """Return how many examples a test with `@given` tries that has no seed. In CI, hypothesis begins with the same examples in each run."""
+    """Return how many examples a test with `@given` tries that has no seed of its own."""
     return examples(number) if _chosen is FIRST else number
 
 
