@@ -18,10 +18,11 @@ OURS = Addition(
     user={"client-certificate-data": "Y2VydA==", "client-key-data": "a2V5"},
     owner=Owner(id="1" * 32, directory="/state/one"),
 )
-_TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=8)
+_TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"], exclude_characters="\ufffe\uffff"), max_size=8)
+_KEYS = _TEXTS.filter(lambda text: text != "<<")  # goyaml writes this key as it is, and reads a merge
 _VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | _TEXTS | st.sampled_from(["y", "12:30", "2020-01-01", "0x1f", "~", "1e3"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=3),
     max_leaves=6,
 )
 _UNKNOWN = st.dictionaries(_TEXTS.map(lambda text: f"x-{text}"), _VALUES, max_size=2)
