@@ -164,6 +164,7 @@ def test_a_cluster_of_a_user_on_a_host_with_a_vpn_and_a_firewall(
     with archive.open("rb") as file:
         process = cluster.start("local", "load", "--name", cluster.name, "-", stdin=file, stdout=subprocess.PIPE)
         assert process.communicate()[0] == f"loaded {IMAGE}\n"
+    check_layers(cluster)
     cluster.kubectl("apply", "-f", "-", text=WORKLOAD)
     cluster.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout", "10m")
 
@@ -200,6 +201,15 @@ def test_a_cluster_of_a_user_on_a_host_with_a_vpn_and_a_firewall(
     assert cluster.traces() == []
     assert (virtual.nft("-s", "list", "ruleset"), virtual.links()) == (rules, links)
     assert [*(readable / "clusters").iterdir()] == []
+
+
+def check_layers(cluster: Cluster) -> None:
+    """An image keeps its configuration; its layers are not needed any more once they are unpacked."""
+    ctr = ("ctr", "-n", "k8s.io")
+    [row] = cluster.inside("control-plane", *ctr, "images", "list", f"name=={IMAGE}").stdout.splitlines()[1:]
+    digest = next(word for word in row.split() if word.startswith("sha256:"))
+    [labels] = [line for line in cluster.inside("control-plane", *ctr, "content", "list").stdout.splitlines() if line.startswith(digest)]
+    assert ("gc.ref.content.config" in labels, "gc.ref.content.l." in labels) == (True, False)
 
 
 def reaches_outside(cluster: Cluster) -> None:

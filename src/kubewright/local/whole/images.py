@@ -32,7 +32,8 @@ from kubewright.machines.machine import Machine
 from kubewright.machines.places import disks
 from kubewright.machines.running import environment
 
-_IMPORT: Final = ("ctr", "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs", "-")
+_IMPORT: Final = ("ctr", "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs", "--discard-unpacked-layers", "-")
+"""The layers of the archive are collected as garbage once they are unpacked: pods only need the unpacked files."""
 _MAGIC: Final = 257
 """The place of the magic of a tar header (POSIX.1-1988 ustar, and GNU tar)."""
 _GZIP: Final = b"\x1f\x8b"
