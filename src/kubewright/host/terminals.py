@@ -19,7 +19,7 @@ from typing import Final
 _CHUNK: Final = 64 * 1024
 _REST: Final = 1 << 20
 """Bytes of output that are still shown after the program has ended: others in its session may go on writing."""
-_QUIET: Final = 0.2
+_QUIET: Final = 1.0
 """Seconds without output after which this is not waited for any longer: others in its session may stay."""
 
 

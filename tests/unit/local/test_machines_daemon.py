@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -171,6 +172,20 @@ def test_a_daemon_is_started_once_and_one_without_a_record_is_replaced(tmp_path:
     finally:
         client.stop(paths)
     assert (client.status(paths), runtime(paths).root.exists()) == ({}, False)
+
+
+def test_the_daemon_does_not_ignore_what_up_was_started_to_ignore(tmp_path: Path) -> None:
+    paths, numbers = ClusterPaths(tmp_path / "dev"), (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+    former = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        client.ready(paths, client.start(paths, owner=0), waiter=PollingWaiter(clock=SystemClock(), reporter=SilentReporter()))
+        lines = Path(f"/proc/{client.status(paths)['pid']}/status").read_text().splitlines()
+        [ignored] = [int(line.split()[1], 16) for line in lines if line.startswith("SigIgn:")]
+        assert [number for number in numbers if ignored >> (number - 1) & 1] == []
+    finally:
+        for number, handler in zip(numbers, former, strict=True):
+            signal.signal(number, handler)
+        client.stop(paths)
 
 
 def test_a_daemon_that_ran_and_ended_is_not_waited_for(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import asyncio
 import fcntl
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -91,6 +92,17 @@ class Callback:
     """What another thread sets."""
 
     call: Callable[[], object]
+
+
+@pytest.fixture(autouse=True)
+def _usual_signals() -> Iterator[None]:
+    """Programs would inherit that the tests were started to ignore a signal: by nohup, or in the background. The daemon undoes this."""
+    former = {number: signal.getsignal(number) for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)}
+    for number in former:
+        signal.signal(number, signal.default_int_handler)
+    yield
+    for number, handler in former.items():
+        signal.signal(number, handler)
 
 
 @pytest.fixture
