@@ -8,9 +8,9 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from init_kit import asked, names
-from upgrade_kit import NEW, OLD, ControlPlane, Killed, kill, stored
+from upgrade_kit import NEW, OLD, Answers, ControlPlane, Etcd, Killed, kill, stored
 
-from kubewright.base.errors import HostError
+from kubewright.base.errors import HostError, Unreachable
 from kubewright.kube.resources import LEASE, NODE
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.steps import checkpoint
@@ -71,6 +71,30 @@ def test_a_rollback_that_is_killed_after_a_change_ends_as_an_undisturbed_one(box
         assert (number in (10, 11), ROLLED_BACK in str(error)) == (True, True)
     assert (box.manifests(), stored(box)["kubernetesVersion"]) == (before, OLD)
     require_settled(box, unit)
+
+
+@pytest.mark.parametrize("fails", ["etcd", "API server"])
+def test_a_rollback_continues_when_what_an_earlier_run_has_replaced_ends_after_it_said_that_it_is_ready(box, monkeypatch, fails):
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
+    before, failed = box.manifests(), []
+    box.upgrade()
+
+    def refusing(answer, wanted):
+        def call(asked, *arguments: object):
+            if len(failed) < 2 and wanted(*arguments):
+                failed.append(fails)
+                raise Unreachable("connection refused")
+            return answer(asked, *arguments)
+
+        return call
+
+    if fails == "etcd":
+        monkeypatch.setattr(Etcd, "alarms", refusing(Etcd.alarms, lambda: True))
+    else:
+        monkeypatch.setattr(Answers, "send", refusing(Answers.send, lambda request: request.resource.plural == "pods"))
+    box.rollback()
+    assert (failed, box.manifests()) == ([fails] * 2, before)
 
 
 def test_a_rollback_that_is_killed_at_its_end_has_left_nothing_to_do(box, monkeypatch):

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
 from kubewright.base import yaml
 from kubewright.base.change import Change
-from kubewright.base.errors import HostError, KubewrightError, UsageError
+from kubewright.base.errors import HostError, KubewrightError, Unreachable, UsageError
 from kubewright.base.events import Warned
 from kubewright.base.records import replace
 from kubewright.base.versions import Version
+from kubewright.base.wait import retry
 from kubewright.kube.resources import NODE
 from kubewright.lifecycle import stored_configuration
 from kubewright.lifecycle.connections import Mode
@@ -112,10 +113,17 @@ def check(ctx: UpgradeContext) -> Iterable[Change]:
 
 
 def _require_readable(ctx: UpgradeContext) -> None:
-    """Raise HostError for objects that the earlier API server cannot read; warn if there is no API server to ask for them."""
+    """Raise HostError for objects that the earlier API server cannot read; warn if there is no API server to ask for them.
+
+    One that ends in the meantime is asked again when it is back: an interrupted run may have replaced its manifest.
+    """
     text, goal = _earlier_version(ctx.host), of_last_upgrade(ctx.host)[0].goal
-    if not text or not stored_objects.unknown_to(Version.parse(text), later=Version.parse(goal)):
-        return
+    if text and stored_objects.unknown_to(Version.parse(text), later=Version.parse(goal)):
+        within = ctx.timeouts.kubernetes_api_call.seconds
+        retry(lambda: _require_readable_by(ctx, text, goal), clock=ctx.clock, on=Unreachable, within=within)
+
+
+def _require_readable_by(ctx: UpgradeContext, text: str, goal: str) -> None:
     if (reason := health.unready(ctx.probe)) is not None:
         told = f"it was not checked whether kube-apiserver {text} can read all objects, because no API server answers here: {reason}"
         ctx.reporter.emit(Warned(text=told))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kubewright.base.errors import APIError, HostError
+from kubewright.base.errors import APIError, HostError, Unreachable
 from kubewright.base.events import Warned
 from kubewright.base.records import replace
+from kubewright.base.wait import retry
 from kubewright.etcd import learners, voters
+from kubewright.etcd.api import PASSING
+from kubewright.etcd.membership import PAUSES
 from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.stacked_etcd import peer_url
 from kubewright.lifecycle.steps import other_servers
@@ -23,8 +26,14 @@ def require_quorum(ctx: UpgradeContext) -> None:
 
     Raises WaitTimeout if the data of that member is not that of the others: one of them may be corrupt. While another
     member is dead, the rest must have a majority without this one. If all are alive, one of two members may be stopped:
-    its restart is an interruption, as with a single member.
+    its restart is an interruption, as with a single member. Etcd is asked again while it does not answer: an interrupted
+    run may have restarted the member of this machine. Raises APIError in the end.
     """
+    within = ctx.timeouts.etcd_api_call.seconds
+    retry(lambda: _require_quorum(ctx), clock=ctx.clock, on=(*PASSING, Unreachable), within=within, backoff=PAUSES)
+
+
+def _require_quorum(ctx: UpgradeContext) -> None:
     own = peer_url(ctx.addresses)
     found = voters.look(ctx.members, without=own)
     others = [member for member in found.living if own not in member.peer_urls]
@@ -77,5 +86,5 @@ def give_leadership_away(ctx: UpgradeContext) -> None:
 def require_another_server(ctx: UpgradeContext) -> None:
     """Raise HostError if there are other API servers and none of them is ready, or APIError."""
     other_servers.require_ready(
-        ctx.client, node=ctx.node_name, reach=lambda server: ctx.bound.connections.kube(replace(ctx.administrator, server=server))
+        ctx.api, node=ctx.node_name, reach=lambda server: ctx.bound.connections.kube(replace(ctx.administrator, server=server))
     )
