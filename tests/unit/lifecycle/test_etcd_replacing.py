@@ -25,6 +25,7 @@ from kubewright.base.events import Line, RecordingReporter, Waited, Warned
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.wait import Condition, InstantWaiter
 from kubewright.etcd.api import Alarm, Hash, Member, NoQuorum, Status, TooManyLearners
+from kubewright.etcd.membership import Joining
 from kubewright.host.desired import File
 from kubewright.http.messages import Response
 from kubewright.kube.credentials import Access
@@ -314,6 +315,27 @@ def test_a_replacement_that_is_killed_after_a_change_continues_to_the_same_resul
             continue
         break
     assert 10 < killed == box.done < 50
+
+
+def test_a_replacement_that_was_killed_keeps_a_member_whose_etcd_starts_at_this_moment(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, look, killed = Path(box.layout.etcd_data) / "member/db", Joining.look, 0
+    while not (killed and Path(box.layout.manifest("etcd")).exists() and box.etcd.members()[-1].learner):
+        box.begin()
+        killed += 1
+        with pytest.raises(Killed):
+            box.run(dies=killed)
+    assert not data.exists()
+
+    def starting(joining: Joining) -> list[Member]:
+        data.parent.mkdir(exist_ok=True)
+        data.write_bytes(b"of the others")
+        return [records.replace(one, name=one.name or "one") for one in look(joining)]
+
+    monkeypatch.setattr(Joining, "look", starting)
+    box.run()
+    assert [verb for verb, _ in box.etcd.actions] == ["remove", "add", "promote"]
+    monkeypatch.undo()
+    _require_replaced(box)
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,8 @@ def _emptied(ctx: ReplaceContext, kept: Checkpoint, swap: DataSwap, members: Seq
 def _member(ctx: ReplaceContext, kept: Checkpoint, swap: DataSwap) -> Iterator[Step]:
     """Add the member, start its etcd, and promote it when it has the data of the others."""
     joining = Joining(etcd=ctx.cluster, clock=ctx.clock, waiter=ctx.bound.waiter, within=SERVING)
-    desired = EtcdMember(name=ctx.member.name, peer_url=ctx.member.peer_url, has_data=bool(ctx.host.entries(swap.member)))
+    started = ctx.host.state(ctx.member.layout.manifest(ETCD)) is not None  # by an interrupted run: its etcd may write data at any moment
+    desired = EtcdMember(name=ctx.member.name, peer_url=ctx.member.peer_url, has_data=started or bool(ctx.host.entries(swap.member)))
     ctx.say(f"Adding the member {desired.name} at {desired.peer_url} as a learner")
     yield joining.add(desired)
     now = _first_start(ctx, joining.look())  # a learner may have been removed, and members may have changed since an interrupted run
