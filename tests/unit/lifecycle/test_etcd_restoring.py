@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import socket
 import threading
 from collections.abc import Callable
@@ -213,6 +214,28 @@ def test_a_restore_that_is_killed_at_any_change_continues_to_the_same_result(box
         break
     assert killed > 5
     _require_restored(box, CONTENT)
+
+
+def test_a_restore_of_lost_data_that_was_killed_when_etcd_could_start_keeps_what_has_been_written_since(box: Box) -> None:
+    first, data = box.root.with_name("first"), Path(box.layout.etcd_data)
+    shutil.rmtree(data / "member")
+    shutil.copytree(box.root, first)
+    killed = 0
+    for number in range(1, 60):
+        shutil.rmtree(box.root)
+        shutil.copytree(first, box.root)
+        try:
+            box.run(file=str(box.snapshot), dies=number)
+        except Killed:
+            if box.states() == [State.IN_PROGRESS] and (data / "member").exists() and Path(box.layout.manifest("etcd")).exists():
+                killed += 1
+                (data / "member/written").write_bytes(b"later")
+                box.run(file=str(box.snapshot))
+                assert (number, [str(path.relative_to(data)) for path in data.rglob("written")]) == (number, ["member/written"])
+            continue
+        break
+    assert killed > 2
+    assert [path.name for path in data.iterdir()] == ["member"]
 
 
 def test_a_machine_that_loses_power_during_a_restore_boots_with_one_of_the_two_states(box: Box) -> None:

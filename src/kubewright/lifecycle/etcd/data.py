@@ -24,7 +24,7 @@ _PRIVATE = 0o700
 class DataSwap:
     """The directories of one operation: `member` is etcd's own, `aside` has the old data, `staged` the new data.
 
-    `staged` exists until the new data serves; it is empty from the moment when its content is in place.
+    `staged` exists until the operation is done; it is empty from the moment when its content is in place.
     """
 
     host: Host

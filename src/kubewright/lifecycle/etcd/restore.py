@@ -41,12 +41,17 @@ def carried_out(ctx: RestoreContext) -> Iterator[Step]:
         yield from _unfence(ctx)
     elif ctx.restored is not None:
         leasing.given_back(ctx)
-        boot_recovery.remove_unneeded(ctx.host)  # a run that was killed at its end has left the unit
+        boot_recovery.remove_unneeded(ctx.host)  # a run that was killed at its end has left the unit, and an empty directory
+        yield from _swap(ctx, ctx.restored).finish()
         ctx.say(f"etcd already is the cluster that was made from {ctx.goal}; nothing is changed. --again restores it once more")
     else:
         with leasing.taken(ctx):
             restore_checks.require_others_stopped(ctx)  # another machine may have started its member since
             yield from _restore(ctx)
+
+
+def _swap(ctx: RestoreContext, kept: Checkpoint) -> DataSwap:
+    return DataSwap(host=ctx.host, data=ctx.member.layout.etcd_data, label=kept.directory.name)
 
 
 def _restore(ctx: RestoreContext) -> Iterator[Step]:
@@ -55,18 +60,19 @@ def _restore(ctx: RestoreContext) -> Iterator[Step]:
     flags = {"initial-cluster": f"{member.name}={member.peer_url}", **HAS_DATA}
     resumed = ctx.begun(RESTORE) is not None  # etcd may have the new data already
     kept = this_member.taken_over(ctx.host, member, operation=RESTORE, goal=ctx.goal, flags=flags, at=ctx.clock.now())
-    swap = DataSwap(host=ctx.host, data=member.layout.etcd_data, label=kept.directory.name)
+    swap = _swap(ctx, kept)
     step = Replacement(
         name="etcd",
         targets=member.paths,
         before=lambda: _data(ctx, kept, swap),
         undo=lambda: _undone(ctx, kept, swap),
-        prove=lambda: _proved(ctx, swap, known=0 if resumed else ctx.status.revision),
+        prove=lambda: _proved(ctx, known=0 if resumed else ctx.status.revision),
         prove_old=lambda: _answers(ctx, kept),
         required=True,
     )
     with boot_recovery.enabled(ctx.host, ctx.bound.machine.program, needed=True, reporter=ctx.reporter):
         yield from carry_out(ctx.host, kept, [step], reporter=ctx.reporter, topic="etcd")
+    yield from swap.finish()  # not before the checkpoint is done: without old data, nothing else shows that the new data is in place
     if ctx.host.state(swap.aside) is not None:
         ctx.say(f"etcd has one member now, {member.name}; its earlier data is in {swap.aside}: remove it when you no longer need it")
     yield from _look_at_objects(ctx, nodes, stopped=others)
@@ -127,7 +133,7 @@ def _answers(ctx: RestoreContext, kept: Checkpoint) -> Iterator[Step]:
         yield ctx.until(lambda status: status.problem or None, saying="etcd to answer")
 
 
-def _proved(ctx: RestoreContext, swap: DataSwap, *, known: int) -> Iterator[Step]:
+def _proved(ctx: RestoreContext, *, known: int) -> Iterator[Step]:
     """Wait until etcd and the API server serve the new data. `known` is the revision that this member had before."""
     least = etcdutl.BUMP + (known if ctx.task.source is None else 0)
 
@@ -142,7 +148,6 @@ def _proved(ctx: RestoreContext, swap: DataSwap, *, known: int) -> Iterator[Step
     ctx.say("Waiting for etcd to serve the new data")
     yield ctx.until(wrong, saying="etcd to serve the new data")
     yield from ctx.api_server()
-    yield from swap.finish()
     yield ctx.host.ensure(Service(name=SERVICE, restart=True))  # pods read Secrets and ConfigMaps again
 
 
