@@ -172,7 +172,7 @@ def decide_generated(found: FileState | None, desired: Generated) -> Change:
     """
     if found is not None:
         _require(Kind.DIRECTORY, found, desired.path)
-    program = desired.arguments(desired.partial)[0]
+    program = desired.arguments(desired.path)[0]
     return Change(target=desired.target, action=Action.CREATE if found is None else Action.NONE, reason=f"written by {program}")
 
 

@@ -6,6 +6,7 @@ import enum
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import Final
 
 from kubewright.base.change import Lifetime
 from kubewright.base.records import dataclass, field
@@ -178,6 +179,10 @@ class TunnelKey:
         return f"key of tunnel {self.name}"
 
 
+PARTIAL: Final = ".partial-"
+"""What follows the name of a generated directory that is not complete, before the ID of the process that generates it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Generated:
     """A directory that a program writes.
@@ -192,10 +197,9 @@ class Generated:
     within: float
     stand_ins: tuple[str, ...] = ()
 
-    @property
-    def partial(self) -> PurePosixPath:
-        """The path at which the program writes."""
-        return self.path.with_name(f"{self.path.name}.partial")
+    def partial(self, run: int) -> PurePosixPath:
+        """Return the path at which the program of a run writes: that of a run which was killed may still be writing."""
+        return self.path.with_name(f"{self.path.name}{PARTIAL}{run}")
 
     @property
     def target(self) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
 from kubewright.apis.machine import Layout
 from kubewright.base.errors import HostError
 from kubewright.host import decisions
-from kubewright.host.desired import Generated, Streamed
+from kubewright.host.desired import PARTIAL, Generated, Streamed
 from kubewright.host.facts import Facts, gather
 from kubewright.host.filesystem.files import Files
 from kubewright.host.network.interfaces import RealNetwork
@@ -74,18 +75,22 @@ class RealHost(StoreHost):
         return systemd.find(self.files, environment=self._environment)
 
     def _generate(self, desired: Generated) -> None:
-        self.files.remove(desired.partial, below=[desired.partial])
-        argv = desired.arguments(desired.partial)
+        for left in self.files.entries(desired.path.parent):
+            if left.name.startswith(f"{desired.path.name}{PARTIAL}"):
+                with suppress(HostError):  # what is still written cannot be removed
+                    self.files.remove(left, below=[left])
+        partial = desired.partial(os.getpid())
+        argv = desired.arguments(partial)
         ended = RealCommands(environment=self._environment).run(argv, within=desired.within)
         if ended.code:
-            self.files.remove(desired.partial, below=[desired.partial])
+            self.files.remove(partial, below=[partial])
             said = (ended.err or ended.out).strip().splitlines()[-1:]
             raise HostError(
                 f"{argv[0]} failed",
                 detail=" ".join([f"exit code {ended.code}:", *said])[:_SAID],
                 remedy=f"see what it says: {shlex.join(argv)}",
             )
-        self.files.move(desired.partial, desired.path)
+        self.files.move(partial, desired.path)
 
     def _stream(self, desired: Streamed) -> None:
         decisions.require_space(self.files.space(desired.path.parent), desired)

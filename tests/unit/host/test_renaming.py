@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import time
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -67,7 +69,7 @@ def test_only_directories_of_the_machine_are_renamed(host, tmp_path):
 
 
 def test_a_program_creates_a_complete_directory_or_none(host):
-    left = Path(host.layout.etcd_data) / "new.partial"
+    left = Path(host.layout.etcd_data) / "new.partial-1"
     left.mkdir()
     (left / "half").write_bytes(b"of a killed run")
     with pytest.raises(HostError, match="failed") as caught:
@@ -79,6 +81,40 @@ def test_a_program_creates_a_complete_directory_or_none(host):
         [Action.CREATE, Action.NONE],
         [host.layout.etcd_data / "new/member"],
     )
+
+
+SLOWLY = """
+import os, sys, time
+for _ in range(50):
+    os.makedirs(sys.argv[1], exist_ok=True)
+    with open(sys.argv[1] + '/written', 'a') as file:
+        print(os.getpid(), file=file)
+    time.sleep(0.02)
+"""
+RUN = """
+import sys
+from pathlib import Path, PurePosixPath
+from kubewright.apis.machine import Layout
+from kubewright.host.desired import Generated
+from kubewright.host.real import RealHost
+
+arguments = lambda place: [sys.executable, "-c", sys.argv[2], str(place)]
+host = RealHost(layout=Layout.below(PurePosixPath(sys.argv[1])), environment={})
+host.ensure(Generated(path=host.layout.etcd_data / "new", arguments=arguments, within=60))
+"""
+
+
+def test_a_program_of_a_killed_run_that_still_writes_does_not_disturb_that_of_the_next_run(host, tmp_path):
+    data, place = Path(host.layout.etcd_data), host.layout.etcd_data / "new"
+    earlier = subprocess.Popen([sys.executable, "-c", RUN, str(tmp_path), SLOWLY])
+    while not list(data.glob("new*/written")):
+        assert earlier.poll() is None
+        time.sleep(0.01)
+    earlier.kill()
+    earlier.wait()
+    host.ensure(_generated(host, SLOWLY))
+    written = host.read(place / "written").split()
+    assert (len(written), len(set(written))) == (50, 1)
 
 
 def test_a_plan_runs_no_program(host):

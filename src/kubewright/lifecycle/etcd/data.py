@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from kubewright.base.records import dataclass
-from kubewright.host.desired import Directory, Generated, Ownership
+from kubewright.host.desired import PARTIAL, Directory, Generated, Ownership
 from kubewright.host.seam import Host
 from kubewright.lifecycle.machine_record import MEMBER
 from kubewright.lifecycle.steps import checkpoint
@@ -94,7 +94,8 @@ class DataSwap:
 
     def finish(self) -> Iterator[Step]:
         """Remove the directories for new data. The old data stays."""
-        for path in (self.staged, self.staged.with_name(f"{self.staged.name}.partial")):
+        partial = [path for path in self.host.entries(self.data) if path.name.startswith(f"{self.staged.name}{PARTIAL}")]
+        for path in (self.staged, *partial):
             if self.host.state(path) is not None:
                 yield self.host.remove(path, own=[path])
 
