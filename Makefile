@@ -167,7 +167,7 @@ soak-tests: $(VENV)/.test ## Run the tests that `make test-all` leaves out: vari
 	@$(MAKE) --no-print-directory set-up build/.bytecode
 	$(MAKE_IMAGE)
 	$(FETCH_MACHINES_OF_OTHERS)
-	$(RUN_PART) soak
+	export KUBEWRIGHT_KILL_SEED=$${KUBEWRIGHT_KILL_SEED:-$$RANDOM}; $(RUN_PART) soak
 
 # About an hour on two quiet cores. Outcomes are kept in build/soak-machines: each run adds to them.
 soak-machines: $(VENV)/.test ## Kill command, daemon and machines of a cluster of machines 100 times, write docs/soak-machines.md (ARGS='--count 10')

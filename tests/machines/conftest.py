@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from kill_kit import SEED, SEED_NAME  # of the whole run: chosen before its other processes start, which inherit it
+from kill_kit import SEED, SEED_NAME
 from testbed.bed import ensure_parts, sweep
 from whole_kit import disk_place
 
