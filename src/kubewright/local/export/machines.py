@@ -49,8 +49,10 @@ def write(paths: ClusterPaths, cluster: ClusterRecord, sink: Sink) -> None:
 
 def _write(paths: ClusterPaths, machine: Machine, sink: Sink) -> None:
     name = machine.name
-    with sink.part(f"{name}/console.log"):
-        sink.write(f"{name}/console.log", entering.captured(paths, Program(machine=name), within=_WITHIN))
+    with sink.part(f"{name}/console.log"), entering.reading(paths, Program(machine=name)) as (console, ended):
+        sink.copy(f"{name}/console.log", console)
+        if code := ended():
+            raise HostError(f"the console of machine {name} cannot be read", detail=f"cat ended with {code}")
     if not machine.runs:
         sink.failed(name, "the machine does not run")
         return

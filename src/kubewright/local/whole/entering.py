@@ -118,8 +118,8 @@ def output(paths: ClusterPaths, program: Program) -> Generator[bytes, None, int]
 
 
 def captured(paths: ClusterPaths, program: Program, *, within: float) -> bytes:
-    """Return the output of a program. Raises HostError, with its error output, if it fails or does not end `within` seconds."""
-    what = f"{' '.join(program.command) or 'reading the console'} on {program.machine}"
+    """Return the output of a command in a machine. Raises HostError, with its error output, if it fails or does not end `within` seconds."""
+    what = f"{' '.join(program.command)} on {program.machine}"
     clock, found = SystemClock(), bytearray()
     deadline = clock.monotonic() + within
     with tempfile.TemporaryFile() as said, reading(paths, program, stderr=said.fileno()) as (content, wait):

@@ -15,7 +15,7 @@ from kubewright.local.record import ClusterRecord
 from kubewright.local.whole import entering, members
 from kubewright.local.whole.services import client
 from kubewright.local.whole.services.places import runtime
-from kubewright.local.whole.services.programs import Program
+from kubewright.local.whole.services.programs import Program, tail_options
 
 UNITS: Final = ("kubelet", "containerd")
 """The units of a machine whose journal is shown."""
@@ -36,7 +36,6 @@ def log(
 
     Raises UsageError for an unknown machine or component, HostError for a machine that does not run, or without a daemon.
     """
-    lines = [f"--lines={'+1' if tail is None else tail}", *(["--follow=name"] if follow else [])]
     if not component:
         if not runtime(paths).daemon_log.exists():
             raise client.absent(paths)
@@ -49,7 +48,7 @@ def log(
         shown = ["--lines=all" if tail is None else f"--lines={tail}", *(["--follow"] if follow else [])]
         command = ["journalctl", "--no-pager", "--quiet", "--output=short-iso", f"--unit={component}", *shown]
     else:
-        command = ["sh", "-c", _STATIC_POD, "sh", component, found.name, *lines]
+        command = ["sh", "-c", _STATIC_POD, "sh", component, found.name, *tail_options(tail, follow=follow)]
     code = yield from entering.output(paths, Program(machine=found.name, command=tuple(command)))
     if code == _MISSING:
         raise UsageError(

@@ -26,8 +26,8 @@ def require_quorum(ctx: UpgradeContext) -> None:
 
     Raises WaitTimeout if the data of that member is not that of the others: one of them may be corrupt. While another
     member is dead, the rest must have a majority without this one. If all are alive, one of two members may be stopped:
-    its restart is an interruption, as with a single member. Etcd is asked again while it does not answer: an interrupted
-    run may have restarted the member of this machine. Raises APIError in the end.
+    its restart is an interruption, as with a single member. The members are asked again while they do not answer: an
+    interrupted run may have restarted the member of this machine. Raises APIError in the end.
     """
     within = ctx.timeouts.etcd_api_call.seconds
     retry(lambda: _require_quorum(ctx), clock=ctx.clock, on=(*PASSING, Unreachable), within=within, backoff=PAUSES)

@@ -33,6 +33,8 @@ from kubewright.local.whole.services.programs import STREAMS, Program, socket_of
 from kubewright.machines.machine import Machine
 from kubewright.machines.running import PATH
 
+_PAUSE: Final = 1.0
+"""Seconds until clients are accepted again, for example if the daemon has too many open files."""
 _PATIENCE: Final = 30.0
 """Seconds that a client may take to send its packet."""
 _MOST: Final = 1 << 20
@@ -60,9 +62,12 @@ class ProgramServer:
         async with asyncio.TaskGroup() as clients:
             while True:
                 await readable(self._listener)
-                with suppress(OSError):  # the client has gone again
+                try:
                     client, _ = self._listener.accept()
-                    clients.create_task(self._serve(client))
+                except OSError:
+                    await asyncio.sleep(_PAUSE)
+                    continue
+                clients.create_task(self._serve(client))
 
     async def _serve(self, client: socket.socket) -> None:
         with client:
@@ -81,7 +86,7 @@ class ProgramServer:
 
     async def _answer(self, client: socket.socket) -> Mapping[str, object]:
         if peer_user(client) not in self._users:
-            raise HostError("this socket is another user's")
+            raise HostError("only the owner of this cluster and root may run programs in its machines")
         async with asyncio.timeout(_PATIENCE):
             await readable(client)
         packet, descriptors = _received(client)

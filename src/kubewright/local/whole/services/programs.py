@@ -39,8 +39,7 @@ class Program:
     def argv(self, own: ClusterPaths, found: Callable[[str], Machine | None]) -> list[str]:
         """Return the arguments that root starts; `own` are the daemon's own files. Raises HostError for a machine that does not exist or run."""
         if not self.machine:
-            lines = "+1" if self.tail is None else str(self.tail)
-            return ["tail", f"--lines={lines}", *(["--follow=name"] if self.follow else []), "--", str(own.daemon_log)]
+            return ["tail", *tail_options(self.tail, follow=self.follow), "--", str(own.daemon_log)]
         machine = found(self.machine)
         if machine is None:
             raise HostError(f"there is no machine {quoted(self.machine)}")
@@ -78,6 +77,11 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
     "follow": (bool,),
 }
 """The fields of a packet, and the types of their values (JSON)."""
+
+
+def tail_options(lines: int | None, *, follow: bool) -> list[str]:
+    """Return the options with which tail(1) shows the last lines of a log, or all of them (None)."""
+    return [f"--lines={'+1' if lines is None else lines}", *(["--follow=name"] if follow else [])]
 
 
 def socket_of(own: ClusterPaths) -> Path:
