@@ -82,13 +82,16 @@ def warning(store: CertificateStore, spec: CertificateSpec, change: Change, now:
     Of a CA, the certificate that signs counts (kubeadm v1.36, app/phases/certs/certs.go, CheckCertificatePeriodValidity).
     """
     if spec.is_authority or change:
-        signer = require_authority(store, spec.base if spec.is_authority else spec.signer, wanted=spec.name)
-        file, found, advice = f"{signer.base}.crt", signer.certificate, "certificates that it has signed are refused"
-    else:
-        file, advice = spec.certificate_file, f"`kubewright certs renew {spec.name}` replaces it"
-        found = certificates.first(store.read(file) or b"", source=file)
-    problem = certificates.invalid(found, now)
-    return f"{file} is not valid now ({problem}): {advice}" if problem else ""
+        return authority_warning(require_authority(store, spec.base if spec.is_authority else spec.signer, wanted=spec.name), now)
+    file = spec.certificate_file
+    problem = certificates.invalid(certificates.first(store.read(file) or b"", source=file), now)
+    return f"{file} is not valid now ({problem}): `kubewright certs renew {spec.name}` replaces it" if problem else ""
+
+
+def authority_warning(signer: LoadedAuthority, now: datetime) -> str:
+    """Return the warning about a CA that is not valid now; otherwise ''."""
+    problem = certificates.invalid(signer.certificate, now)
+    return f"{signer.base}.crt is not valid now ({problem}): certificates that it has signed are refused" if problem else ""
 
 
 def _ensure_authority(store: CertificateStore, spec: CertificateSpec, sources: IssuingSources) -> Change:

@@ -13,11 +13,11 @@ from kubewright.base import yaml
 from kubewright.base.change import Action, Change
 from kubewright.base.errors import CertificateError, CertificateMismatch, DocumentError, ValidationError
 from kubewright.base.messages import shown_url
-from kubewright.pki import issuing
+from kubewright.pki import issuing, table
 from kubewright.pki.certificates import Pair, expiry, invalid, pair_of, parse
-from kubewright.pki.ensure import IssuingSources
+from kubewright.pki.ensure import IssuingSources, authority_warning
 from kubewright.pki.specs import KubeconfigSpec
-from kubewright.pki.store import KUBECONFIG_MODE, CertificateStore, LoadedAuthority, require_authority
+from kubewright.pki.store import KUBECONFIG_MODE, CertificateStore, LoadedAuthority, load_authority, require_authority
 
 if TYPE_CHECKING:
     from kubewright.apis.kubeconfig import Kubeconfig, Resolved
@@ -84,6 +84,16 @@ def warnings(spec: KubeconfigSpec, text: bytes, now: datetime) -> list[str]:
     problem = invalid(pair.leaf, now) if pair else ""
     found = [_other_server(spec, resolved), f"its client certificate is not valid now ({problem})" if problem else ""]
     return [f"{spec.file}: {one}: {_again('it')}" for one in found if one]
+
+
+def signer_warnings(certificates: CertificateStore, now: datetime) -> list[str]:
+    """Return the warning about a CA for kubeconfigs that is not valid now (kubeadm v1.36: phases/kubeconfig/kubeconfig.go).
+
+    A missing CA is not reported here: creating the kubeconfig fails.
+    """
+    signer = load_authority(certificates, table.authority("ca").base)
+    warning = authority_warning(signer, now) if signer is not None else ""
+    return [warning] if warning else []
 
 
 def _keep(spec: KubeconfigSpec, text: bytes, authority: LoadedAuthority, sources: IssuingSources) -> str:

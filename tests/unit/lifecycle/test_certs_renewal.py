@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,12 +16,16 @@ from certs_kit import CONFIG, EXTERNAL_ETCD, ControlPlane
 
 import certificate_summaries as summaries
 from kubewright.base import yaml
+from kubewright.base.clock import FakeClock
+from kubewright.base.randomness import SeededRandom
 from kubewright.cli.handlers import machine as cli_machine
 from kubewright.cli.rows import commands
+from kubewright.host.certificates import HostCertificateStore
 from kubewright.host.locks import Lock
 from kubewright.lifecycle.machine import LOCK
 from kubewright.lifecycle.steps import renewal
-from kubewright.pki import certificates, keys
+from kubewright.pki import certificates, ensure, keys, specs, table
+from kubewright.pki.ensure import IssuingSources
 
 PERIOD = "certificateValidityPeriod: 240h\n"
 
@@ -318,6 +322,16 @@ def test_a_kubeconfig_for_a_user_is_printed(plane):
     assert timedelta(hours=24) <= pair.leaf.lifetime < timedelta(hours=25)
     assert certificates.chains_to(pair.leaf, roots=[plane.certificate("ca.crt")])
     assert base64.b64decode(document["clusters"][0]["cluster"]["certificate-authority-data"]) == (plane.pki / "ca.crt").read_bytes()
+
+
+def test_an_expired_ca_gives_a_warning_with_the_kubeconfig_of_a_user(plane):
+    authority = specs.of_authority(table.authority("ca"), plane.configuration().cluster)
+    ten_years_ago = IssuingSources(FakeClock(datetime.now(UTC) - timedelta(days=3700)), SeededRandom(1))
+    ensure.ensure(HostCertificateStore(plane.host, directory=plane.layout.pki), authority, ten_years_ago)
+    run = user(plane)
+    assert run.code == 0
+    assert run.err.startswith("warning: ca.crt is not valid now (expired ")
+    assert run.err.count("\n") == 1
 
 
 def test_a_period_of_more_than_a_year_gives_a_warning(plane):

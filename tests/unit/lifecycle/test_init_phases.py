@@ -234,6 +234,18 @@ def test_a_feature_gate_sets_the_algorithm_without_changing_the_stored_one(box):
     assert yaml.load(stored)["encryptionAlgorithm"] == "RSA-4096"
 
 
+@pytest.mark.parametrize("phases", [("kubeconfig",), ("kubeconfig/admin", "kubeconfig/scheduler"), ("certs", "kubeconfig")])
+def test_kubeconfigs_that_an_expired_ca_signs_give_one_warning(box, phases):
+    """As in kubeadm, also if only kubeconfigs are created."""
+    box.run(asked(only=("certs",)))
+    box.clock.advance(3652 * 86_400)
+    box.reporter.events.clear()
+    box.run(asked(only=phases))
+    expected = ["ca.crt is not valid now (expired 2 d ago): certificates that it has signed are refused"]
+    assert [text for text in box.warnings() if text.startswith("ca.crt ")] == expected
+    assert Path(box.layout.kubeconfig("admin")).exists()
+
+
 def test_keys_of_certificates_and_kubeconfigs_are_generated_ahead(box, monkeypatch):
     reserved = []
     monkeypatch.setattr(KeyPool, "reserve", lambda self, algorithm, count=1: reserved.extend([algorithm] * count))

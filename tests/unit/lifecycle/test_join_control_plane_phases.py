@@ -374,6 +374,27 @@ def test_an_etcd_that_the_kubelet_does_not_stop_is_stopped_by_restarting_it(box)
     assert len(done) == 2
 
 
+@pytest.mark.parametrize(("phases", "warnings"), [((), 1), (("control-plane-prepare/certs",), 0)])
+def test_kubeconfigs_of_an_expired_ca_give_a_warning_unless_certificates_did(box, files, monkeypatch, phases, warnings):
+    box.clock.advance(3652 * 86_400)
+    made = []
+    monkeypatch.setattr(control_plane, "_kubeconfigs", lambda _: ["admin", "scheduler"])
+    monkeypatch.setattr(control_plane.steps, "kubeconfig", lambda spec, **_: made.append(spec))
+    store = MemoryStore({"ca.crt": files["ca.crt"]})
+    ctx = SimpleNamespace(
+        say=lambda *_: None,
+        layout=box.layout,
+        runs=lambda phase: phase in phases,
+        certificates=store,
+        kubeconfigs=None,
+        issuing=None,
+        clock=box.clock,
+        reporter=box.reporter,
+    )
+    assert len(list(control_plane.kubeconfigs(ctx))) == len(made) == 2
+    assert len(box.warnings()) == warnings
+
+
 def test_components_of_a_further_control_plane_start_in_order(box):
     there = set()
     asked = []

@@ -84,3 +84,17 @@ def test_a_kept_kubeconfig_with_another_server_or_an_expired_certificate_gives_a
         Action.NONE,
         [f"admin.conf: its server is {ADMIN.server} and would be https://other:6443: {again}"],
     )
+
+
+@pytest.mark.parametrize(
+    ("start", "problem"),
+    [
+        (START + DAY, []),
+        (START + 3652 * DAY, ["ca.crt is not valid now (expired 2 d ago): certificates that it has signed are refused"]),
+    ],
+)
+def test_kubeconfigs_of_an_expired_ca_give_a_warning(start, problem):
+    reporter = RecordingReporter()
+    steps.warn_of_signer(full_store(), now=start, reporter=reporter)
+    steps.warn_of_signer(MemoryStore(), now=start, reporter=reporter)  # the kubeconfig cannot be created, which is an error
+    assert warned(reporter) == problem

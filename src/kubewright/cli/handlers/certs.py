@@ -34,6 +34,7 @@ from kubewright.lifecycle.certs.renew import RenewOptions
 from kubewright.lifecycle.certs.signing_requests import RequestOptions
 from kubewright.lifecycle.certs.user_kubeconfig import KubeconfigUser
 from kubewright.lifecycle.steps.renewal import CertificateLocations
+from kubewright.pki import kubeconfigs
 
 _DAYS: Final = re.compile(r"([0-9]{1,6})d(.*)", re.ASCII)
 
@@ -134,14 +135,10 @@ def user(parsed: Parsed) -> int:
     inputs.warn(loaded.warnings)
     whole = loaded.configuration
     endpoint = whole.init.local_api_endpoint
-    document = user_kubeconfig.kubeconfig(
-        person,
-        whole,
-        Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port),
-        certificates=HostCertificateStore(host, directory=PurePosixPath(whole.cluster.certificates_dir)),
-        clock=SystemClock(),
-        random=SystemRandom(),
-    )
+    store, clock = HostCertificateStore(host, directory=PurePosixPath(whole.cluster.certificates_dir)), SystemClock()
+    addresses = Addresses.of_machine(endpoint.advertise_address, bind_port=endpoint.bind_port)
+    document = user_kubeconfig.kubeconfig(person, whole, addresses, certificates=store, clock=clock, random=SystemRandom())
+    inputs.warn(kubeconfigs.signer_warnings(store, clock.now()))
     if parsed.text("output") == "json":
         write_result(document, form="json")
     else:

@@ -45,6 +45,8 @@ def kubeconfig_directory(ctx: InitContext) -> Iterable[Change]:
 
 
 def kubeconfig(ctx: InitContext, row: table.Kubeconfig) -> Iterable[Change]:
-    """Keep or create the kubeconfig of a row of the certificate table."""
+    """Keep or create the kubeconfig of a row of the certificate table. The first one warns of the CA, unless `certs` has."""
+    if not ctx.runs("certs/ca") and row == next(one for one in table.KUBECONFIGS if ctx.runs(f"kubeconfig/{one.name}")):
+        certificates.warn_of_signer(ctx.certificates, now=ctx.clock.now(), reporter=ctx.reporter)
     spec = specs.of_kubeconfig(row, ctx.configuration, ctx.addresses)
     yield certificates.kubeconfig(spec, files=ctx.kubeconfigs, certificates=ctx.certificates, sources=ctx.issuing, reporter=ctx.reporter)

@@ -155,6 +155,8 @@ def _require_shared(ctx: JoinContext, rows: Iterable[table.CertificateRow]) -> N
 def kubeconfigs(ctx: JoinContext) -> Iterable[Change]:
     """Create the kubeconfigs of a further control plane: neither the kubelet's nor that of the super-admin."""
     ctx.say("kubeconfig", f'Using kubeconfig directory "{ctx.layout.kubernetes}"')
+    if not ctx.runs("control-plane-prepare/certs"):  # which warns of the CA that has signed its certificates
+        steps.warn_of_signer(ctx.certificates, now=ctx.clock.now(), reporter=ctx.reporter)
     for spec in _kubeconfigs(ctx):
         yield steps.kubeconfig(spec, files=ctx.kubeconfigs, certificates=ctx.certificates, sources=ctx.issuing, reporter=ctx.reporter)
 

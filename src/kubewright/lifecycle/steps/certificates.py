@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -56,6 +57,12 @@ def kubeconfig(
         for warning in kubeconfigs.warnings(spec, files.read(spec.file) or b"", sources.clock.now()):
             reporter.emit(Warned(text=warning))
     return change
+
+
+def warn_of_signer(certificates: CertificateStore, *, now: datetime, reporter: Reporter) -> None:
+    """Warn of a CA for kubeconfigs that is not valid now."""
+    for warning in kubeconfigs.signer_warnings(certificates, now):
+        reporter.emit(Warned(text=warning))
 
 
 def missing_keys(wanted: Iterable[specs.CertificateSpec | specs.KeyPairSpec], store: CertificateStore) -> list[Algorithm]:
