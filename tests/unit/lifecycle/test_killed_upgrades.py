@@ -11,6 +11,7 @@ from init_kit import asked, names
 from upgrade_kit import NEW, OLD, Answers, ControlPlane, Etcd, Killed, kill, stored
 
 from kubewright.base.errors import HostError, Unreachable
+from kubewright.http.messages import Response
 from kubewright.kube.resources import LEASE, NODE
 from kubewright.lifecycle import machine_record
 from kubewright.lifecycle.steps import checkpoint
@@ -95,6 +96,22 @@ def test_a_rollback_continues_when_what_an_earlier_run_has_replaced_ends_after_i
         monkeypatch.setattr(Answers, "send", refusing(Answers.send, lambda request: request.resource.plural == "pods"))
     box.rollback()
     assert (failed, box.manifests()) == ([fails] * 2, before)
+
+
+def test_a_rollback_waits_for_an_api_server_that_has_just_been_started(box, monkeypatch):
+    """After a power cut, it answers for seconds before it is ready."""
+    before, seen, exchange = box.manifests(), [], Answers.exchange
+    box.upgrade()
+
+    def starting(asked, request, /):
+        if request.target == "/readyz" and len(seen) < 3:
+            seen.append(request.target)
+            return Response(status=500, headers={}, body=b"[-]poststarthook/start-apiextensions-controllers failed: reason withheld\n")
+        return exchange(asked, request)
+
+    monkeypatch.setattr(Answers, "exchange", starting)
+    box.rollback()
+    assert (len(seen), box.manifests(), stored(box)["kubernetesVersion"]) == (3, before, OLD)
 
 
 def test_a_rollback_that_is_killed_at_its_end_has_left_nothing_to_do(box, monkeypatch):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kubewright.apis.kubeadm.types import Configuration, ControlPlaneComponent
 from kubewright.apis.machine import Addresses, Detected, Layout, url
 from kubewright.base.durations import Duration
-from kubewright.base.errors import APIError
+from kubewright.base.errors import APIError, WaitTimeout
 from kubewright.base.records import dataclass
 from kubewright.base.wait import Condition, Waiter
 from kubewright.http import sync, tls
@@ -114,9 +115,26 @@ def api_server(components: ComponentWaiter, *, probe: KubeAPI, manifests: Deferr
 def unready(probe: KubeAPI) -> str | None:
     """Return why an API server does not report ready; None if it does."""
     try:
-        answer = probe.raw("GET", "/readyz")
+        return _not_ready(probe)
     except APIError as error:
         return str(error)
+
+
+def unready_for_good(probe: KubeAPI, *, waiter: Waiter, within: float) -> str | None:
+    """Return why an API server does not report ready; None if it does.
+
+    One that answers is waited for, for `within` seconds, because it is starting. One that does not answer may never
+    answer again.
+    """
+    if unready(probe) is None:
+        return None
+    with suppress(APIError, WaitTimeout):
+        waiter.until(lambda: _not_ready(probe), within=within, saying="the API server to be ready")
+    return unready(probe)
+
+
+def _not_ready(probe: KubeAPI) -> str | None:
+    answer = probe.raw("GET", "/readyz")
     return None if answer.status == 200 else _failing(answer.body.decode(errors="replace"))
 
 

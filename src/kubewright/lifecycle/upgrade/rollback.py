@@ -142,7 +142,7 @@ def cluster_stays(ctx: UpgradeContext) -> str | None:
     version = _earlier_version(ctx.host)
     if not version:
         return "the API server is not replaced"
-    if (reason := health.unready(ctx.probe)) is not None:
+    if (reason := _unready(ctx, ctx.probe)) is not None:
         return f"the API server does not answer, {_LATER}: {reason}"
     try:
         stored = stored_configuration.document(ctx.client, stored_configuration.KUBEADM_CONFIG).value
@@ -185,7 +185,11 @@ def _earlier_version(host: Host) -> str:
 
 def _ready_api(ctx: UpgradeContext) -> KubeAPI | None:
     """Return the client for the lease of operations; None without an API server that is ready, and on workers, which stop nothing that others need."""
-    return ctx.lease_api if ctx.control_plane and health.unready(ctx.lease_api) is None else None
+    return ctx.lease_api if ctx.control_plane and _unready(ctx, ctx.lease_api) is None else None
+
+
+def _unready(ctx: UpgradeContext, api: KubeAPI) -> str | None:
+    return health.unready_for_good(api, waiter=ctx.waiter, within=ctx.timeouts.kubernetes_api_call.seconds)
 
 
 def _turn(ctx: UpgradeContext, api: KubeAPI | None) -> AbstractContextManager[None]:
