@@ -27,7 +27,13 @@ def listen(address: str, port: int) -> socket.socket:
             raise PortInUse(
                 f"port {port} of {address} is taken", remedy="stop the process that listens there, or use another port"
             ) from error
-        raise HostError(f"cannot listen on {address} port {port}", detail=error.strerror or str(error)) from error
+        raise cannot_listen(f"{address} port {port}", error) from error
+
+
+def cannot_listen(where: str, error: OSError) -> HostError:
+    """Return the error for an address that cannot be used."""
+    remedy = "choose an address of this host; `ip address` shows them" if error.errno == errno.EADDRNOTAVAIL else ""
+    return HostError(f"cannot listen on {where}", detail=error.strerror or str(error), remedy=remedy)
 
 
 def listen_unix(path: Path, *, owner: int | None = None, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
@@ -48,7 +54,7 @@ def listen_unix(path: Path, *, owner: int | None = None, kind: socket.SocketKind
             os.chown(path, owner, -1)
     except OSError as error:
         sock.close()
-        raise HostError(f"cannot listen on {path}", detail=error.strerror or str(error)) from error
+        raise cannot_listen(str(path), error) from error
     return sock
 
 

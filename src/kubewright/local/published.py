@@ -77,7 +77,7 @@ def added(published: Sequence[PublishedPort], wanted: Iterable[PublishedPort]) -
         elif other != one:
             raise UsageError(
                 f"{one.listener}/{one.protocol} is published to port {other.target} already",
-                remedy=f"`kubewright local publish --name NAME --remove {other.port}` frees it",
+                remedy=f"choose another port of the host; `kubewright local publish --remove {other.port}` frees one",
             )
     return tuple(found)
 

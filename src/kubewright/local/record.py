@@ -138,6 +138,11 @@ class ClusterRecord:
         return self.kind == MACHINES
 
     @property
+    def removal(self) -> str:
+        """The command that removes the cluster, for hints."""
+        return f"{'sudo ' if self.is_whole else ''}kubewright down --name {self.name}"
+
+    @property
     def published(self) -> tuple[PublishedPort, ...]:
         """The published ports."""
         return tuple(map(published.parse, self.publish))
@@ -343,7 +348,7 @@ def require_same(
 
     Raises ConfigurationChanged with the difference.
     """
-    remedy = f"use the original one, or remove the cluster first with `kubewright down --name {record.name}`"
+    remedy = f"use the original one, or remove the cluster first with `{record.removal}`"
     if kubernetes_version not in {None, record.kubernetes_version}:
         raise ConfigurationChanged(
             f"cluster {quoted(record.name)} runs Kubernetes {record.kubernetes_version}, not {kubernetes_version}", remedy=remedy

@@ -233,6 +233,11 @@ def test_a_name_may_be_given_twice_if_it_is_the_same(tmp_path, capsys):
         local.down(parse(["down", "dev", "--name", "other", "--state-dir", str(tmp_path)], program="kubewright"))
 
 
+def test_a_number_of_lines_is_not_negative(tmp_path):
+    with pytest.raises(UsageError, match="--tail -5 is not possible"):
+        local.logs(parse(["local", "logs", "--tail", "-5", "--state-dir", str(tmp_path)], program="kubewright"))
+
+
 @pytest.mark.parametrize("wait", ["0", "0s", "-5s"])
 def test_waiting_for_no_time_is_refused_before_anything_is_started(wait, tmp_path):
     with pytest.raises(UsageError, match=f"--wait {wait} is not possible"):

@@ -144,7 +144,7 @@ def test_the_network_cannot_be_chosen_again(tmp_path: Path) -> None:
         record.require_same(WITHOUT, kubernetes_version=None, config=None, cni=given)
     with pytest.raises(ConfigurationChanged, match='"dev" was created with --cni none, not default') as caught:
         record.require_same(WITHOUT, kubernetes_version=None, config=None, cni="default")
-    assert "kubewright down --name dev" in caught.value.remedy
+    assert "`sudo kubewright down --name dev`" in caught.value.remedy
     path = tmp_path / "cluster.json"
     record.save(WITHOUT, path)
     assert record.load(path) == WITHOUT

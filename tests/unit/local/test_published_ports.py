@@ -83,8 +83,9 @@ def test_a_published_port_is_added_once_and_never_to_another_target() -> None:
     both = published.added((one,), (one, published.parse("8080:30080/udp")))
     assert [str(port) for port in both] == ["127.0.0.1:8080:30080/tcp", "127.0.0.1:8080:30080/udp"]
     for conflict in (other, published.parse("0.0.0.0:8080:30080")):
-        with pytest.raises(UsageError, match="is published to port 30080 already"):
+        with pytest.raises(UsageError, match="is published to port 30080 already") as caught:
             published.added((one,), (conflict,))
+        assert caught.value.remedy.startswith("choose another port of the host;")
 
 
 def test_the_same_port_of_other_addresses_families_and_protocols_is_another_port() -> None:
@@ -293,8 +294,10 @@ def test_a_port_that_is_taken_is_refused_with_its_owner_and_nothing_changes() ->
                     await forwarder.publish([two, refused])
                 assert said in str(caught.value)
                 assert forwarder.ports == (one,)
-            with pytest.raises(HostError, match=r"cannot listen on 192\.0\.2\.1"):
-                await forwarder.publish([one, PublishedPort(address="192.0.2.1", port=1, target=1)])
+            for protocol in ("tcp", "udp"):
+                with pytest.raises(HostError, match=r"cannot listen on 192\.0\.2\.1") as foreign:
+                    await forwarder.publish([one, PublishedPort(address="192.0.2.1", port=1, target=1, protocol=protocol)])
+                assert foreign.value.remedy == "choose an address of this host; `ip address` shows them"
             moved = replace(one, target=3)
             await forwarder.publish([moved])
             assert forwarder.ports == (moved,)

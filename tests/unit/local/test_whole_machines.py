@@ -711,7 +711,7 @@ def test_any_machine_but_the_first_can_be_removed() -> None:
     assert ([machine.name for machine in shrunk.leaving], shrunk.settled().machines) == (["dev-control-plane-2"], (FIRST, THIRD))
     with pytest.raises(UsageError, match="is the first control plane") as caught:
         removal.without(ALONE, "dev-control-plane")
-    assert caught.value.remedy == "`kubewright down --name dev` removes the cluster"
+    assert caught.value.remedy == "`sudo kubewright down --name dev` removes the cluster"
     with pytest.raises(UsageError, match='has no machine "dev-worker-9"'):
         removal.without(CLUSTER, "dev-worker-9")
 

@@ -232,6 +232,8 @@ def use(parsed: Parsed) -> int:
 def logs(parsed: Parsed) -> int:
     """Print the log of a component, or of the daemon."""
     tail = parsed.number("tail")
+    if tail is not None and tail < -1:
+        raise UsageError(f"--tail {tail} is not possible", remedy="choose a number of lines, or -1 for all")
     lines = clusters.log(
         _where(parsed),
         parsed.text("component"),

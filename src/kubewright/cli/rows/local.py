@@ -23,7 +23,11 @@ from kubewright.cli.rows.model import (
 NAME = Flag("name", "name of the cluster", default="default")
 STATE_DIR = Flag("state-dir", "directory of the clusters (default: $XDG_STATE_HOME/kubewright/clusters)", metavar="dir")
 VERSION = Flag("kubernetes-version", "Kubernetes version of the cluster", default=KUBERNETES, metavar="version")
-CONFIG = Flag("config", "kubeadm configuration file (InitConfiguration, ClusterConfiguration, component configurations)", metavar="file")
+CONFIG = Flag(
+    "config",
+    "kubeadm configuration file (InitConfiguration, ClusterConfiguration, component configurations; with --machines also JoinConfiguration)",
+    metavar="file",
+)
 MACHINE = Flag("machine", "name of the machine (default: the first control plane)", metavar="name")
 
 ADDRESS = Flag("address", "address of the host on which published ports listen", default="127.0.0.1", metavar="ip")
@@ -75,6 +79,7 @@ UP_FLAGS = (
     ALL_FORMATS,
 )
 ON_CLUSTER = (NAME, STATE_DIR)
+ON_MACHINE = (Flag("name", "name of the cluster (default: the one that has the machine)"), STATE_DIR)
 BINARIES = (VERSION, BINARIES_DIR)
 
 ONE_MACHINE = Argument("machine", "name of the machine", shown="MACHINE", least=1)
@@ -104,7 +109,12 @@ ROWS = (
         argument=CLUSTER,
         flags=(
             NAME,
-            Flag("keep-data", "keep etcd's data and the certificates, so that the next up resumes", kind=BOOL, default=False),
+            Flag(
+                "keep-data",
+                "keep etcd's data and the certificates, or the disks of whole machines, so that the next up resumes",
+                kind=BOOL,
+                default=False,
+            ),
             STATE_DIR,
             ALL_FORMATS,
         ),
@@ -182,7 +192,7 @@ ROWS = (
         argument=Argument(
             "words", "machine, and a command with its arguments; without one, a shell", shown="MACHINE [-- command]", least=1, most=ANY
         ),
-        flags=ON_CLUSTER,
+        flags=ON_MACHINE,
         examples=("local shell dev-worker-1", "local shell dev-worker-1 -- journalctl -u kubelet"),
     ),
     Command(
@@ -232,7 +242,7 @@ ROWS = (
             text,
             handler=f"kubewright.cli.handlers.machines:{verb}",
             argument=ONE_MACHINE,
-            flags=(*ON_CLUSTER, *programs, ALL_FORMATS),
+            flags=(*ON_MACHINE, *programs, ALL_FORMATS),
             examples=(f"local machine {verb} --name dev dev-worker-1",),
         )
         for verb, text, *programs in (

@@ -40,7 +40,7 @@ def require_directory(cluster: ClusterRecord) -> None:
     if cluster.registry_config and not Path(cluster.registry_config).is_dir():
         raise UsageError(
             f"the registry configuration {quoted(cluster.registry_config)} is not a directory",
-            remedy="restore it, or pass another one, or '' for none, with `kubewright up --registry-config`",
+            remedy=f"restore it, or pass another one, or '' for none, with `sudo kubewright up --name {cluster.name} --registry-config`",
         )
 
 

@@ -48,7 +48,7 @@ def without(cluster: ClusterRecord, name: str) -> ClusterRecord:
     if name == cluster.control_plane.name:
         raise UsageError(
             f"machine {name} cannot be removed: it is the first control plane",
-            remedy=f"`kubewright down --name {cluster.name}` removes the cluster",
+            remedy=f"`{cluster.removal}` removes the cluster",
         )
     if cluster.is_worker(name):
         return cluster.without(name)

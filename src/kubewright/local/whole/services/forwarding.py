@@ -16,7 +16,7 @@ from typing import Final, Protocol, TypeVar, cast
 
 from kubewright.base.errors import HostError, PortInUse
 from kubewright.host.network.interfaces import RealNetwork
-from kubewright.http.listening import listen
+from kubewright.http.listening import cannot_listen, listen
 from kubewright.local.published import TCP, PublishedPort
 from kubewright.local.whole.services.places import MODULE
 
@@ -335,7 +335,7 @@ def _bound(port: PublishedPort) -> socket.socket:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise taken(port) from error
-        raise HostError(f"cannot listen on {port.listener}/{port.protocol}", detail=error.strerror or str(error)) from error
+        raise cannot_listen(f"{port.listener}/{port.protocol}", error) from error
 
 
 def _for_packets(address: str, port: int) -> socket.socket:
