@@ -27,6 +27,7 @@ from kubewright.machines.machine import Machine
 from kubewright.machines.places import MachinePlaces
 
 PROCESSES = ClusterRecord(name="dev", id="0" * 32, machines=(LocalMachineRecord(name="dev-control-plane", address="127.0.0.11"),))
+WHOLE = replace(PROCESSES, kind=record.MACHINES, machines=(LocalMachineRecord(name="dev-control-plane", address="172.30.4.11"),))
 HANGING = """\
 import sys, time
 print('{"event": "PhaseStarted", "phase": "certs"}', file=sys.stderr, flush=True)
@@ -36,9 +37,8 @@ time.sleep(1000)
 
 def test_commands_that_start_machines_find_programs_as_up_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = list[BinarySources]()
-    cluster = replace(PROCESSES, kind=record.MACHINES, machines=(LocalMachineRecord(name="dev-control-plane", address="172.30.4.11"),))
     (tmp_path / "dev").mkdir()
-    record.save(cluster, tmp_path / "dev" / "cluster.json")
+    record.save(WHOLE, tmp_path / "dev" / "cluster.json")
     monkeypatch.setattr(machines, "require_root", lambda _: None)
     monkeypatch.setattr(machines, "start", lambda *_, sources, **__: found.append(sources))
     monkeypatch.setattr(commands, "bring_up", lambda *_, sources, **__: found.append(sources))
@@ -103,6 +103,20 @@ def test_a_cluster_of_processes_has_no_machines_ports_and_images(
     assert main(["local", *words, "--name", "dev", "--state-dir", str(tmp_path)]) == 2
     assert 'cluster "dev" consists of processes, not of machines' in capsys.readouterr().err
     assert paths.record.read_bytes() == before
+
+
+@pytest.mark.parametrize("words", [["machine", "add"], ["publish"], ["load", "app.tar"]])
+def test_a_missing_cluster_of_machines_is_made_by_another_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    paths = ClusterPaths(tmp_path / "dev")
+    paths.root.mkdir(mode=0o700)
+    record.save(WHOLE, paths.record)
+    assert main(["local", *words, "--state-dir", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert ('there is no cluster "default"' in said, said.endswith(" up --machines --name default`; there are: dev\n")) == (True, True), (
+        said
+    )
 
 
 def test_a_machine_is_found_next_to_a_cluster_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -122,7 +122,7 @@ def publish(parsed: Parsed) -> int:
 
 def _whole(paths: ClusterPaths) -> ClusterRecord:
     """Return the record of a cluster of machines. Raises UsageError if there is none."""
-    cluster = clusters.require(paths)
+    cluster = clusters.require(paths, start="sudo kubewright up --machines")
     machines.require_whole(paths, cluster)
     return cluster
 

@@ -67,14 +67,14 @@ def _changed_flags(cluster: ClusterRecord) -> list[dict[str, str]]:
     ]
 
 
-def require(paths: ClusterPaths) -> ClusterRecord:
-    """Return a cluster's record. Raises UsageError that lists the existing clusters if it does not exist."""
+def require(paths: ClusterPaths, *, start: str = "kubewright up") -> ClusterRecord:
+    """Return a cluster's record. Raises UsageError that lists the existing clusters if it does not exist, and names the command to `start` it."""
     found = record.load(paths.record)
     if found is None:
         others = [path.parent.name for path in sorted(paths.root.parent.glob("*/cluster.json"))]
         raise UsageError(
             f"there is no cluster {quoted(paths.name)} in {paths.root.parent}",
-            remedy=f"start it with `kubewright up --name {paths.name}`" + (f"; there are: {', '.join(others)}" if others else ""),
+            remedy=f"start it with `{start} --name {paths.name}`" + (f"; there are: {', '.join(others)}" if others else ""),
         )
     return found
 
