@@ -656,6 +656,14 @@ def test_status_shows_this_machine_where_the_cluster_does_not_answer(box, monkey
     assert found.next() == [f"this machine is between two versions: run the same upgrade to {NEW} again, or `kubewright upgrade rollback`"]
 
 
+def test_a_status_without_any_version_is_an_error(box):
+    box.become_worker(server=NEW)
+    with pytest.raises(HostError, match="the versions of the cluster cannot be read from this machine") as caught:
+        box.status()
+    assert (str(caught.value.__cause__), box.warnings()) == (caught.value.detail, [])
+    assert caught.value.remedy == "run this on a control plane, or pass an administrator's kubeconfig with --kubeconfig"
+
+
 def patches(tmp_path, name, value):
     directory = tmp_path / name
     directory.mkdir(mode=0o700)

@@ -335,13 +335,13 @@ _UPGRADE_ROWS = (
         "Show which versions the machines of a cluster have, and the next steps",
         handler="kubewright.cli.handlers.upgrade:status",
         flags=(*_named(_UPGRADE_FLAGS, "kubeconfig"), ALL_FORMATS),
-        description="Asks the components of this machine and the API servers of the others for the version that they run. Without a cluster that"
-        " answers, only this machine is shown.",
+        description="Asks the components of this machine, and the API servers and members of etcd of the others, for the version that they run. If"
+        " the cluster does not answer, only this control plane is shown. With a kubeconfig of an administrator, it also works on other machines.",
         examples=("upgrade status", "upgrade status -o json"),
     ),
     Command(
         "upgrade rollback",
-        "Restore the static pods that this machine had before its last upgrade",
+        "Restore the static pods and the files of the kubelet that this machine had before its last upgrade",
         flags=_named(_UPGRADE_FLAGS_OF_PHASES, "yes plan output"),
         description="Needs no API server. If it answers, and no other control plane has a newer version, the version in the cluster's configuration"
         " and the add-ons go back as well. Certificates that were renewed stay.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.apis.kubeadm.node_types import UpgradeConfiguration
 from kubewright.base import untyped
-from kubewright.base.errors import KubewrightError, Unreachable
+from kubewright.base.errors import HostError, KubewrightError, Unreachable
 from kubewright.base.events import Warned
 from kubewright.base.records import dataclass, field, replace
 from kubewright.kube.resources import NODE, POD
@@ -90,7 +90,7 @@ class StatusContext(UpgradeContext):
 
 
 def collect(ctx: StatusContext) -> Iterable[Step]:
-    """Look at this machine first, then at the others through the cluster, which may be down."""
+    """Look at this machine first, then at the others through the cluster, which may be down. Raises HostError if nothing is known."""
     found = ctx.found
     begun = checkpoint.unfinished(checkpoint.every(ctx.host))
     found.open = begun.goal if begun is not None and begun.operation in (phase.OPERATION, KUBELET_FILES, KUBELET_OPERATION) else ""
@@ -100,6 +100,12 @@ def collect(ctx: StatusContext) -> Iterable[Step]:
         found.stored = _stored(ctx)
         found.versions += [*_others(ctx), *_kubelets(ctx)]
     except KubewrightError as error:
+        if not (found.versions or found.open):
+            raise HostError(
+                "the versions of the cluster cannot be read from this machine",
+                detail=str(error),
+                remedy="run this on a control plane, or pass an administrator's kubeconfig with --kubeconfig",
+            ) from error
         ctx.reporter.emit(Warned(text=f"the cluster cannot be read, so only this machine is shown: {error}"))
     found.versions.sort(key=lambda one: (one.node, (ETCD, *CONTROL_PLANE, KUBELET).index(one.component)))
     return ()
