@@ -1,4 +1,4 @@
-"""The verification of snapshot files.
+"""The verification of snapshot files, and the progress of reading and writing them.
 
 A snapshot file is the database of a member (bbolt pages) followed by its SHA-256, 32 bytes; the size of the database is
 a multiple of 512 bytes (etcd v3.6, etcdutl/snapshot/v3_snapshot.go). Pages are not parsed here: etcdutl does that.
@@ -7,15 +7,23 @@ a multiple of 512 bytes (etcd v3.6, etcdutl/snapshot/v3_snapshot.go). Pages are 
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import DocumentError
+from kubewright.base.events import Progress
 from kubewright.base.records import dataclass
+
+if TYPE_CHECKING:
+    from kubewright.base.clock import Clock
+    from kubewright.base.events import Reporter
 
 TRAILER: Final = 32
 """Bytes of the SHA-256 at the end."""
 SECTOR: Final = 512
 """The size of the database is a multiple of this."""
+QUIET: Final = 2.0
+"""Seconds without reports of progress at the beginning."""
 _MAGIC: Final = 0xED0CDAED.to_bytes(4, "little")
 _MAGIC_AT: Final = 16
 """The position of the magic number of a bbolt database: behind the header of its first page (bbolt v1.4, internal/common/meta.go)."""
@@ -27,6 +35,16 @@ class Snapshot:
 
     size: int
     sha256: str
+
+
+def reported(pieces: Iterable[bytes], *, task: str, size: int, clock: Clock, reporter: Reporter) -> Iterator[bytes]:
+    """Yield the pieces of a large file, and report the progress of a task from `QUIET` seconds on. `size` is the expected number of bytes."""
+    begun, done = clock.monotonic(), 0
+    for piece in pieces:
+        done += len(piece)
+        if clock.monotonic() - begun > QUIET:
+            reporter.emit(Progress(task=task, done=done, total=max(size, done), unit="bytes"))
+        yield piece
 
 
 class Checker:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import UsageError
+from kubewright.base.messages import one_line
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli.handlers import machine
 from kubewright.cli.parsing import inputs
@@ -16,8 +18,9 @@ from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import write_output
 from kubewright.cli.printers.progress import progress
 from kubewright.host.filesystem.files import Files
-from kubewright.lifecycle.etcd import access, backup, saving, this_member
+from kubewright.lifecycle.etcd import access, backup, saving, this_member, verifying
 from kubewright.lifecycle.etcd.access import EtcdFlags
+from kubewright.lifecycle.etcd.archive import Archive
 from kubewright.lifecycle.etcd.request import BackupRestoreOptions
 from kubewright.pki.encryption import sealing
 
@@ -55,15 +58,21 @@ def create(parsed: Parsed) -> int:
 
 def show(parsed: Parsed) -> int:
     """Read a backup completely, and print its contents."""
-    path = PurePosixPath(inputs.absolute(parsed.text("file")))
-    pieces = functools.partial(Files().pieces, path)
-    found = backup.read(pieces, name=str(path), key=_key(parsed))
+    path, form = PurePosixPath(inputs.absolute(parsed.text("file"))), parsed.text("output")
+    key = _key(parsed)
+    with progress("backup show", form=form) as reporter:
+        pieces = functools.partial(verifying.reading, path, task="backup show", clock=SystemClock(), reporter=reporter)
+        found = backup.read(pieces, name=str(path), key=key)
     data = {"file": str(path), **found.description, "files": [str(one.path) for one in found.files], "etcd": dict(found.etcd)}
-    lines = [f"{path} is a complete backup: {len(found.files)} files and {found.snapshot.size / 1e6:.1f} MB of etcd"]
-    lines += [f"  {label:<10}  {found.description.get(name)}" for label, name in _SHOWN]
-    lines += [f"  {'revision':<10}  {found.etcd.get('revision')}", *(f"  {one.path}" for one in found.files)]
-    write_output(data, "".join(f"{line}\n" for line in lines), form=parsed.text("output"))
+    write_output(data, "".join(f"{one_line(line)}\n" for line in _lines(path, found)), form=form)
     return 0
+
+
+def _lines(path: PurePosixPath, found: Archive) -> Iterator[str]:
+    yield f"{path} is a complete backup: {len(found.files)} files and {found.snapshot.size / 1e6:.1f} MB of etcd"
+    known = [*((label, found.description.get(name)) for label, name in _SHOWN), ("revision", found.etcd.get("revision"))]
+    yield from (f"  {label:<10}  {value}" for label, value in known if value not in (None, ""))
+    yield from (f"  {one.path}" for one in found.files)
 
 
 def restore_request(parsed: Parsed, *, only: tuple[str, ...]) -> BackupRestoreOptions:

@@ -60,7 +60,9 @@ def save(parsed: Parsed) -> int:
 def verify(parsed: Parsed) -> int:
     """Verify a snapshot file."""
     path, files, form = PurePosixPath(inputs.absolute(parsed.text("file"))), Files(), parsed.text("output")
-    snapshot = verifying.check(files.pieces(path), name=str(path))
+    with progress("etcd snapshot verify", form=form) as reporter:
+        pieces = verifying.reading(path, task="etcd snapshot verify", clock=SystemClock(), reporter=reporter)
+        snapshot = verifying.check(pieces, name=str(path))
     program = parsed.text("etcdutl") or _on_path()
     contents = verifying.read_with(program, path, commands=RealCommands(environment=os.environ)) if program else None
     description = path.with_name(path.name + saving.SUFFIX)

@@ -14,10 +14,10 @@ from typing import Final
 
 from kubewright.base.clock import Clock, rfc3339
 from kubewright.base.errors import APIError, CertificateError, DocumentError, Unreachable
-from kubewright.base.events import Progress, Reporter
+from kubewright.base.events import Reporter
 from kubewright.base.records import dataclass
 from kubewright.etcd.api import Etcd, NoQuorum
-from kubewright.etcd.snapshots import Checker, Snapshot
+from kubewright.etcd.snapshots import Checker, Snapshot, reported
 from kubewright.host.readers import FileReader
 from kubewright.host.seam import Host
 from kubewright.lifecycle.etcd import health
@@ -27,8 +27,6 @@ from kubewright.pki import keys, pins
 
 SCHEMA: Final = 1
 SUFFIX: Final = ".json"
-QUIET: Final = 2.0
-"""Seconds without progress reports at the beginning."""
 _PREFIX: Final = "/registry"
 """The default of kube-apiserver's --etcd-prefix."""
 _AUTHORITIES: Final = ("ca", "etcd/ca", "front-proxy-ca")
@@ -68,12 +66,10 @@ def save(etcd: Etcd, source: Source, write: Callable[[bytes], object], *, name: 
 
     Raises APIError, also for a snapshot that is not whole.
     """
-    checker, begun, status = Checker(name), clock.monotonic(), source.member.status
+    checker, status = Checker(name), source.member.status
     with closing(etcd.snapshot(status.endpoint)) as pieces:
-        for piece in pieces:
+        for piece in reported(pieces, task="etcd snapshot", size=status.size, clock=clock, reporter=reporter):
             write(checker.take(piece))
-            if clock.monotonic() - begun > QUIET:
-                reporter.emit(Progress(task="etcd snapshot", done=checker.size, total=max(status.size, checker.size), unit="bytes"))
     try:
         return checker.finish()
     except DocumentError as error:

@@ -7,15 +7,20 @@ flipped bit.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kubewright.base.errors import DocumentError
 from kubewright.base.records import dataclass
-from kubewright.etcd.snapshots import Checker, Snapshot
+from kubewright.etcd.snapshots import Checker, Snapshot, reported
+from kubewright.host.filesystem.files import Files
 from kubewright.host.programs.commands import Commands
 from kubewright.lifecycle.etcd import descriptions
+
+if TYPE_CHECKING:
+    from kubewright.base.clock import Clock
+    from kubewright.base.events import Reporter
 
 ETCDUTL: Final = "etcdutl"
 WITHIN: Final = 600.0
@@ -62,6 +67,13 @@ class Verified:
             "kubernetesVersion": self.description.get("kubernetesVersion"),
             "warnings": list(self.warnings),
         }
+
+
+def reading(path: PurePosixPath, *, task: str, clock: Clock, reporter: Reporter) -> Iterator[bytes]:
+    """Yield the content of a snapshot or backup piece by piece, and report the progress. Raises HostError."""
+    files = Files()
+    found = files.state(path)
+    return reported(files.pieces(path), task=task, size=found.size if found else 0, clock=clock, reporter=reporter)
 
 
 def check(pieces: Iterable[bytes], *, name: str) -> Snapshot:

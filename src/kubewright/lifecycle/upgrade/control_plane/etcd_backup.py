@@ -11,8 +11,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from kubewright.base.errors import APIError, DocumentError, HostError, Unreachable
-from kubewright.base.events import Progress
-from kubewright.etcd.snapshots import Checker
+from kubewright.etcd.snapshots import Checker, reported
 from kubewright.host.desired import Directory, Streamed
 from kubewright.lifecycle import stacked_etcd
 
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 
 SPARE: Final = 256 << 20
 """Bytes that must remain free after a snapshot, because etcd and the kubelet may use the same file system."""
-QUIET: Final = 2.0
-"""Seconds after which progress is reported."""
 _TOPIC: Final = "upgrade/etcd"
 _PRIVATE: Final = 0o700
 
@@ -68,12 +65,10 @@ def _refused(why: str) -> HostError:
 
 def _pieces(ctx: UpgradeContext, status: Status, path: PurePosixPath) -> Iterator[bytes]:
     """Yield the snapshot as it arrives. Raises Unreachable if it is incomplete."""
-    checker, begun = Checker(str(path)), ctx.clock.monotonic()
+    checker = Checker(str(path))
     with closing(ctx.etcd.snapshot(status.endpoint)) as pieces:
-        for piece in pieces:
+        for piece in reported(pieces, task="etcd snapshot", size=status.size, clock=ctx.clock, reporter=ctx.reporter):
             yield checker.take(piece)
-            if ctx.clock.monotonic() - begun > QUIET:
-                ctx.reporter.emit(Progress(task="etcd snapshot", done=checker.size, total=max(status.size, checker.size), unit="bytes"))
     try:
         checker.finish()
     except DocumentError as error:
