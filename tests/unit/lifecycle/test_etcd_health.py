@@ -93,9 +93,14 @@ def test_serving_members_have_no_problems() -> None:
             [status(1), status(2), status(3, errors=("memberID:99 alarm:CORRUPT ", "odd"))],
             True,
             ["three: odd", "63: alarm CORRUPT"],
-            "start",
+            "disarm the alarm (etcdctl alarm disarm), and then replace the member",
         ),
-        ([status(1), status(2), status(3, cluster_id=8)], True, ["the members are of different clusters"], "start"),
+        (
+            [status(1), status(2), status(3, cluster_id=8)],
+            True,
+            ["the members are of different clusters"],
+            "kubewright etcd member replace",
+        ),
         ([status(1), status(2)], True, ["three: it was not queried"], "start"),
     ],
 )
@@ -122,6 +127,9 @@ def test_each_endpoint_is_reported_if_none_answers() -> None:
     found = health.look(FakeEtcd(Unreachable("nobody answers"), [Status(endpoint="https://10.0.0.1:2379", problem="refused")]))
     assert not found.has_majority
     assert list(found.problems) == ["no endpoint returns the members: nobody answers", "https://10.0.0.1:2379: refused"]
+    with pytest.raises(CheckFailed) as caught:
+        found.require_healthy()
+    assert caught.value.remedy.startswith("find out why etcd does not run: `crictl ps -a --name etcd`")
 
 
 @pytest.fixture

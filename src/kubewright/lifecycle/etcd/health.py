@@ -132,7 +132,7 @@ class ClusterHealth:
         names = {one.member.id: one.name for one in self.members if one.member}
         for alarm in self.alarms:
             yield f"{names.get(alarm.member_id, f'{alarm.member_id:x}')}: alarm {alarm.kind}"
-        if len({one.status.cluster_id for one in self.members if one.status.cluster_id}) > 1:
+        if self._is_split:
             yield "the members are of different clusters"
         if not self.has_majority and not self.unknown:
             yield f"no majority: {self.serving} of {len(self.voters)} voting members serve, so etcd takes no writes"
@@ -142,8 +142,19 @@ class ClusterHealth:
         if self.problems:
             raise CheckFailed("etcd is not healthy", detail="\n".join(self.problems), remedy=self._remedy())
 
+    @property
+    def _is_split(self) -> bool:
+        """Whether members belong to different clusters."""
+        return len({one.status.cluster_id for one in self.members if one.status.cluster_id}) > 1
+
     def _remedy(self) -> str:
-        if any(alarm.kind == "NOSPACE" for alarm in self.alarms):
+        kinds = {alarm.kind for alarm in self.alarms}
+        if self.unknown:
+            return "find out why etcd does not run: `crictl ps -a --name etcd` shows its containers, and `crictl logs` what they say"
+        if "CORRUPT" in kinds or self._is_split:
+            disarm = "disarm the alarm (etcdctl alarm disarm), and then " if kinds else ""  # nothing is replaced while it is raised
+            return f"{disarm}replace the member whose data is wrong, on its machine: kubewright etcd member replace"
+        if "NOSPACE" in kinds:
             return "compact and defragment etcd, then disarm the alarm: etcdctl compaction, defrag, alarm disarm"
         if self.has_majority:
             return "start the member again; if its machine no longer exists, remove it: kubewright etcd member remove NAME"
