@@ -69,24 +69,56 @@ OFFERED = [
 ]
 
 
+PATHS = [
+    (["init", "--config", ""], {"made.yaml", "kept"}, set()),
+    (["init", "--cert-dir", ""], {"kept"}, {"made.yaml"}),
+    (["etcd", "snapshot", "verify", ""], {"made.yaml"}, {"save"}),
+]
+"""Completed in a directory with the file made.yaml and the directory kept."""
+
+
+@pytest.fixture
+def directory(tmp_path):
+    (tmp_path / "made.yaml").touch()
+    (tmp_path / "kept").mkdir()
+    return tmp_path
+
+
 @pytest.mark.parametrize("path", ["bash"], indirect=True)
-@pytest.mark.parametrize(("words", "offered", "kept"), OFFERED)
-def test_bash_offers_sub_commands_and_flags(path, words, offered, kept):
+@pytest.mark.parametrize(("words", "offered", "kept"), [*OFFERED, *PATHS])
+def test_bash_offers_sub_commands_and_flags(path, directory, words, offered, kept):
     line = " ".join(f"'{word}'" for word in ["kubeadm", *words])
     program = (
         f'source "{path}"; COMP_WORDS=({line}); COMP_CWORD={len(words)}; _shtab_kubeadm kubeadm "{words[-1]}" "{words[-2]}";'
         ' printf "%s\\n" "${COMPREPLY[@]}"'
     )
-    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True, timeout=600)
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True, timeout=600, cwd=directory)
     found = set(done.stdout.split())
     assert (offered - found, kept & found) == (set(), set())
 
 
+@pytest.mark.parametrize("path", ["bash"], indirect=True)
+def test_bash_offers_files_where_the_script_offers_nothing(path):
+    done = subprocess.run(["bash", "-c", f'source "{path}"; complete -p kubeadm'], capture_output=True, text=True, check=True, timeout=600)
+    assert "-o default" in done.stdout
+
+
+def test_zsh_offers_paths(scripts):
+    offered = ('--config[kubeadm configuration file]:config:_files"', ":cert_dir:_files -/", '::file:_files"')
+    assert [text for text in offered if text not in scripts["zsh"]] == []
+
+
 @pytest.mark.parametrize("path", ["fish"], indirect=True)
 @pytest.mark.parametrize(
-    ("words", "offered", "kept"), [*OFFERED, (["-v", "3", "version", "-o", ""], {"json", "yaml", "short"}, {"version"})]
+    ("words", "offered", "kept"),
+    [
+        *OFFERED,
+        *PATHS[::2],
+        (["etcd", "restore", ""], {"made.yaml", "phase"}, {"status"}),
+        (["-v", "3", "version", "-o", ""], {"json", "yaml", "short"}, {"version"}),
+    ],
 )
-def test_fish_offers_sub_commands_and_flags(path, words, offered, kept):
+def test_fish_offers_sub_commands_and_flags(path, directory, words, offered, kept):
     line = " ".join(["kubeadm", *words])
     done = subprocess.run(
         ["fish", "--no-config", "-c", f"source {path}; complete -C '{line}'"],
@@ -95,8 +127,9 @@ def test_fish_offers_sub_commands_and_flags(path, words, offered, kept):
         check=True,
         timeout=600,
         env={**os.environ, "HOME": str(path.parent)},
+        cwd=directory,
     )
-    found = {text.split("\t")[0] for text in done.stdout.splitlines()}
+    found = {text.split("\t")[0].rstrip("/") for text in done.stdout.splitlines()}
     assert (offered - found, kept & found) == (set(), set())
 
 

@@ -1,6 +1,8 @@
 """The `completion` command: scripts generated from the command table, by shtab for bash and zsh, by our own code for fish.
 
 The script for fish has one function that determines the command of the line, and a line for each sub-command and flag.
+Names of files are completed where a flag or an argument takes one. With shtab, a command with sub-commands cannot have
+arguments; bash then falls back to names of files, as it does with the script of kubeadm.
 """
 
 from __future__ import annotations
@@ -12,12 +14,16 @@ from typing import TYPE_CHECKING
 from kubewright.base.errors import UsageError
 from kubewright.cli.parsing.parser import HELP, Parsed, program_name
 from kubewright.cli.rows.commands import GLOBAL_FLAGS, ROOT, TABLE, Table
-from kubewright.cli.rows.model import BOOL, Command, Flag
+from kubewright.cli.rows.model import BOOL, Argument, Command, Flag
 
 if TYPE_CHECKING:
     import argparse
 
 SHELLS = ("bash", "zsh", "fish")
+_FILES = ("file", "archive")
+_DIRECTORIES = ("dir", "directory")
+_PATHS = (*_FILES, *_DIRECTORIES)
+"""How flags and arguments that take a path show it."""
 
 
 def completion(parsed: Parsed) -> int:
@@ -41,7 +47,7 @@ def script(shell: str, *, program: str, table: Table = TABLE) -> str:
     import shtab
 
     found: str = shtab.complete(_tree(table, program), shell=shell)
-    return found
+    return found.replace("\ncomplete -o ", "\ncomplete -o default -o ")
 
 
 def _tree(table: Table, program: str) -> argparse.ArgumentParser:
@@ -58,6 +64,8 @@ def _fill(parser: argparse.ArgumentParser, command: Command, program: str, table
         if not flag.hidden:
             _add(parser, flag)
     below = table.children(command)
+    if command.argument and not below and _shown(command.argument) in _PATHS:
+        _completing_paths(parser.add_argument(command.argument.name, nargs="*"), _shown(command.argument))
     if below:
         group = parser.add_subparsers()
         for child in below:
@@ -70,7 +78,20 @@ def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
     if flag.kind == "bool":
         parser.add_argument(*names, dest=flag.dest, action="store_true", help=flag.summary)
     else:
-        parser.add_argument(*names, dest=flag.dest, choices=flag.choices or None, help=flag.summary)
+        _completing_paths(parser.add_argument(*names, dest=flag.dest, choices=flag.choices or None, help=flag.summary), flag.metavar)
+
+
+def _completing_paths(action: argparse.Action, shown: str) -> None:
+    """Let an action complete paths if it takes one."""
+    import shtab
+
+    if shown in _PATHS:
+        action.complete = shtab.FILE if shown in _FILES else shtab.DIRECTORY  # type: ignore[attr-defined]  # shtab reads it
+
+
+def _shown(argument: Argument) -> str:
+    """Return the first word of an argument's form: `file` for `[FILE]`, `FILE|-` and `file ...`."""
+    return argument.shown.strip("[").lower().replace("]", " ").replace("|", " ").partition(" ")[0]
 
 
 # Words of the line are consumed as long as they lead to a command; a flag with a value consumes the next word too.
@@ -112,6 +133,8 @@ def fish_script(table: Table, *, program: str) -> str:
         lines += _of_command(
             table.children(row), row.flags_as(program), f"complete -c {program} -n {_quoted(f'__{name}_at {row.path}'.rstrip())}"
         )
+        if row.argument and _shown(row.argument) in _PATHS:
+            lines.append(f"complete -c {program} -n {_quoted(f'__{name}_at {row.path}')} -F")
     return "\n".join(lines) + "\n"
 
 
@@ -135,7 +158,7 @@ def _values(flag: Flag) -> list[str]:
         return []
     if flag.choices:
         return ["-x", "-a", _quoted(" ".join(filter(None, flag.choices)))]
-    return ["-r", "-F"] if flag.metavar in {"file", "dir"} else ["-x"]
+    return ["-r", "-F"] if flag.metavar in _PATHS else ["-x"]
 
 
 def _words(flag: Flag) -> list[str]:
