@@ -848,6 +848,15 @@ def test_a_kubelet_is_refused_where_the_agent_runs(box, tmp_path):
     assert box.tags() == [ETCD, OLD, OLD, OLD]
 
 
+def test_a_machine_that_joined_through_a_hub_is_left_to_its_hub(box):
+    host = box.machine(box.layout)
+    machine_record.save(host, machine_record.MachineRecord(workflow="node join", configuration="kind: JoinConfiguration\n"))
+    with pytest.raises(HostError, match="has joined its cluster through a hub, which decides its version") as caught:
+        box.upgrade(section="node")
+    assert "`kubewright node join`" in caught.value.remedy
+    assert box.tags()[1:] == [OLD] * 3
+
+
 def test_the_kubelet_of_a_worker_is_compared_with_the_api_server_that_answers(box, tmp_path):
     box.kubelet(OLD)
     box.become_worker(server=OLD)
