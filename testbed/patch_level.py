@@ -8,9 +8,13 @@ levels are tested with.
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
+from kubewright.base.errors import HostError
 from kubewright.base.records import replace
 from kubewright.machines.images import Image, archive
 from kubewright.machines.kit import PLACES, programs
@@ -55,11 +59,26 @@ def renumbered(image: Image, old: str, new: str) -> Image:
 
 def give(machine: Machine, found: Sequence[Image]) -> None:
     """Load images into the container runtime of a running machine."""
-    path = machine.root / "opt" / "image.tar"
-    for image in found:
-        archive(image, path)
-        machine.run("ctr", "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs", "/opt/image.tar")
-        path.unlink()
+    give_all([machine], found)
+
+
+def give_all(machines: Sequence[Machine], found: Sequence[Image]) -> None:
+    """Load images into the container runtimes of running machines, into all of them at the same time."""
+    path = machines[0].root / "opt" / "image.tar"
+    with ThreadPoolExecutor(len(machines)) as threads:
+        for image in found:
+            archive(image, path, compresslevel=0)  # it is read once: to compress it would take longer
+            list(threads.map(partial(_load, path), machines))
+            path.unlink()
+
+
+def _load(path: Path, machine: Machine) -> None:
+    """Load an archive of the host. Raises HostError if the container runtime refuses it."""
+    argv = ("ctr", "-n", "k8s.io", "images", "import", "--local", "--snapshotter", "overlayfs", "-")
+    with path.open("rb") as file, machine.start(*argv, stdin=file.fileno(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        said, _ = process.communicate()
+    if process.returncode:
+        raise HostError(f"{path.name} was not loaded on {machine.name}", detail=said.decode(errors="replace"))
 
 
 def install(machine: Machine, name: str, old: str, new: str) -> None:

@@ -96,7 +96,7 @@ def of_release(base: Path, *, version: str = KUBERNETES, sources: BinarySources 
     ]
 
 
-def archive(image: Image, target: Path) -> None:
+def archive(image: Image, target: Path, *, compresslevel: int = 1) -> None:
     """Write an image as an OCI archive."""
     config = {
         "architecture": "amd64",
@@ -107,7 +107,7 @@ def archive(image: Image, target: Path) -> None:
             "User": image.user,
         },
     }
-    oci.write(target, reference=image.reference, layer=_layer(image), config=config)
+    oci.write(target, reference=image.reference, layer=_layer(image), config=config, compresslevel=compresslevel)
 
 
 def pause_place() -> Path:
