@@ -103,7 +103,7 @@ def state(machine: Machine) -> State:
 
 def files_made(machine: Machine) -> State:
     """Return the files that both tools must have made alike."""
-    kept = {name: one for name, one in files(machine).items() if not name.startswith(OWN) and name not in UNIT_DIRECTORIES}
+    kept = {name: one for name, one in files(machine, besides=OWN).items() if name not in UNIT_DIRECTORIES}
     return _without_address(kept, machine)
 
 
