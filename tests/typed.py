@@ -191,6 +191,8 @@ class Reader:
     given: dict[re.Pattern[str], str] = field(default_factory=dict)
     """The last of each that was printed."""
     done: list[str] = field(default_factory=list)
+    printed: dict[str, str] = field(default_factory=dict)
+    """What each command has printed so far, by the command as it is on the page."""
     waiting: dict[str, Step] = field(default_factory=dict)
     """By terminal, the command there that has not ended."""
 
@@ -207,6 +209,7 @@ class Reader:
                 command += f" {words}" if command.startswith(begin) else ""
             said, shown = self._type(step, command)
             self.done.append(command)
+            self.printed[step.command] = said
             assert matches(said, shown), f"{step.place}: {command} printed\n{said}\nand the page shows\n" + "\n".join(step.shown)
             assert not (said and _NOTHING.search(command)), f"{step.place}: {command} printed\n{said}"
         for name in tuple(self.waiting):

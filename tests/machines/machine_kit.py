@@ -6,7 +6,8 @@ import argparse
 import json
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from testbed.configuration import KUBEADM
@@ -15,6 +16,7 @@ from testbed.sharing import ENVIRONMENT, PYTHON, SHARED
 from kubewright.base import yaml
 from kubewright.base.records import replace
 from kubewright.machines.machine import Ended, Machine
+from typed import Reader, Terminal
 
 if TYPE_CHECKING:
     import pytest
@@ -36,6 +38,7 @@ __all__ = [
     "patiently",
     "printed",
     "proxy_container",
+    "reading",
     "ready",
     "signed",
     "used_by",
@@ -92,6 +95,17 @@ def argv(*arguments: str) -> list[str]:
 
 def kubewright(machine: Machine, *arguments: str, check: bool = True) -> Ended:
     return machine.run(*argv(*arguments), env=ENVIRONMENT, check=check)
+
+
+@contextmanager
+def reading(machine: Machine) -> Iterator[Reader]:
+    """Provide a reader of guides who types on a machine, until that loses power. Commands find kubewright on PATH."""
+    words = " ".join([*(f"{name}={value}" for name, value in ENVIRONMENT.items()), *argv()])
+    write(machine, "/usr/local/bin/kubewright", f'#!/bin/sh\nexec env {words} "$@"\n')
+    write(machine, "/usr/local/bin/sudo", '#!/bin/sh\nexec "$@"\n')
+    machine.run("chmod", "755", "/usr/local/bin/kubewright", "/usr/local/bin/sudo")
+    with closing(Terminal(machine.argv("bash", "--noprofile", "--norc"))) as terminal:
+        yield Reader({"one": terminal})
 
 
 class Running:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from cluster_kit import at_once
@@ -30,7 +30,6 @@ from level_kit import (
     apply,
     argument,
     changed,
-    changes,
     configuration,
     content,
     etcd_wanted,
@@ -40,20 +39,20 @@ from level_kit import (
     running,
     state,
 )
-from machine_kit import CONFIG, ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, proxy_container, ready, write
+from machine_kit import CONFIG, SHARED, eventually, kubectl, kubewright, proxy_container, reading, ready, write
 from manifest_moves import taken_away
 from state_kit import data_of, has_data, require_same
 from testbed import patch_level
 from testbed.bed import Bed
-from upgrade_stages import boot_again, find_kubewright_at_boot
+from upgrade_stages import WITHOUT_CHECKS, boot_again, find_kubewright_at_boot
 
 from kubewright.base.level import KUBERNETES
 from kubewright.machines.images import of_release
 from kubewright.machines.kit import programs
-from kubewright.machines.machine import Ended, Machine
+from kubewright.machines.machine import Machine
 from kubewright.machines.parts import Parts
 from matrices import Matrix
-from typed import ROOT, Reader, Terminal, steps
+from typed import ROOT, Step, steps
 
 SUCCESS = f'SUCCESS! A control plane node of your cluster was upgraded to "{NEXT}"'
 
@@ -70,13 +69,13 @@ def both(parts: Parts) -> Iterator[Both]:
     def make(machine: Machine) -> None:
         write(machine, CONFIG, configuration(machine))
         kubewright(machine, "init", "--config", CONFIG)
-        patch_level.give(machine, patch_level.images(of_release(parts.base), KUBERNETES, NEXT))
         eventually(lambda: ready(machine, "deployment", "coredns"), "CoreDNS: both tools have a Job done first")
         find_kubewright_at_boot(machine)
 
     with Bed("one", bed="level", parts=parts, shared=SHARED) as level, Bed("one", bed="upgrade", parts=parts, shared=SHARED) as upgrade:
         found = Both(level["one"], upgrade["one"])
-        at_once(lambda: make(found.theirs), lambda: make(found.ours))
+        levels = patch_level.images(of_release(parts.base), KUBERNETES, NEXT)
+        at_once(lambda: make(found.theirs), lambda: make(found.ours), lambda: patch_level.give_all([found.theirs, found.ours], levels))
         patch_level.install(found.theirs, "kubeadm", KUBERNETES, NEXT)
         yield found
 
@@ -91,30 +90,37 @@ class Failure:
     changed: set[str]
     etcd: str = ""
     """An argument that etcd is given as well, so that it is replaced before."""
+    version: str = NEXT
+    """The version of the upgrade. With the present one, only what has another argument is replaced."""
 
 
+BAD_FLAG = "an API server that does not know a flag"
+EXITS = "a controller-manager that exits when it has begun"
+AS_LEADER = "a controller-manager that fails as the leader"
+ONLY_MEMBER = "the only member of etcd"
 AFTER_ETCD = "a scheduler, after etcd was replaced"
 ETCD_ARGUMENT = "--max-request-bytes=1572866"
 FAILURES = {
-    "an API server that does not know a flag": Failure(
+    BAD_FLAG: Failure(
         "kube-apiserver",
         "--no-such-flag=1",
         ("error: error execution phase control-plane: kube-apiserver failed", "unknown flag: --no-such-flag"),
         RENEWED,
     ),
-    "a controller-manager that exits when it has begun": Failure(
+    EXITS: Failure(
         "kube-controller-manager",
         "--client-ca-file=/none.crt",
         ("kube-controller-manager and kube-scheduler failed", "/none.crt"),
         WITH_OTHERS,
     ),
-    "a controller-manager that fails as the leader": Failure(
+    AS_LEADER: Failure(
         "kube-controller-manager",
         "--root-ca-file=/none.crt",
         ("upgrade failed", "kube-controller-manager has ended since its upgrade", "error parsing root-ca-file at /none.crt"),
-        WITH_OTHERS | {"admin.conf", "super-admin.conf"},
+        {"controller-manager.conf", "admin.conf", "super-admin.conf"},
+        version=KUBERNETES,
     ),
-    "the only member of etcd": Failure(
+    ONLY_MEMBER: Failure(
         "etcd", "--no-such-flag=1", ("error: error execution phase control-plane: etcd failed", "no-such-flag"), ETCD_LEAVES
     ),
     AFTER_ETCD: Failure(
@@ -127,6 +133,10 @@ FAILURES = {
 }
 
 
+PLAN, APPLY = f"kubewright upgrade plan {NEXT}", f"kubewright upgrade apply {NEXT}"
+KUBELET = "kubewright upgrade node --kubelet ./kubelet --drain"
+PLAN_BACK, BACK = "kubewright upgrade rollback --plan", "kubewright upgrade rollback"
+"""Commands of the guide."""
 BESIDES = {
     "kubewright upgrade plan": IGNORED,
     "kubewright upgrade apply": f"--force {IGNORED}",
@@ -136,17 +146,24 @@ BESIDES = {
 """What the guide's reader adds: answers, a patch level that is newer than the tool, and what these machines need."""
 
 
-@pytest.mark.parametrize("name", FAILURES)
-def test_a_component_that_does_not_run_takes_the_machine_back(both: Both, name: str, matrix: Callable[[str], Matrix]) -> None:
-    machine, failure = both.ours, FAILURES[name]
+@pytest.mark.parametrize("names", [(BAD_FLAG, AS_LEADER), (AFTER_ETCD, EXITS), (ONLY_MEMBER,)], ids=", ".join)
+def test_a_component_that_does_not_run_takes_the_machine_back(both: Both, names: tuple[str, ...], matrix: Callable[[str], Matrix]) -> None:
+    """Each on a machine of its own, at the same time. The checks of an upgrade have nothing to do with it."""
+    failures = matrix(FAILURES_MATRIX)
+    at_once(*(partial(require_taken_back, *row, failures) for row in zip((both.ours, both.theirs), names, strict=False)))
+
+
+def require_taken_back(machine: Machine, name: str, failures: Matrix) -> None:
+    failure = FAILURES[name]
     patch(machine, failure.component, argument(failure.argument))
     if failure.etcd:
         write(machine, f"{PATCHES}/etcd+json.yaml", argument(failure.etcd))
+    upgrade = ("upgrade", "apply", "--yes", "--force", *WITHOUT_CHECKS, "--patches", PATCHES)
     before, data, works = content(machine), data_of(machine), proxy_container(machine)
-    with matrix(FAILURES_MATRIX).cell(name, "kubewright") as cell:
+    with failures.cell(name, "kubewright") as cell:
         with taken_away(machine) as away:
-            ended = apply(machine, "--patches", PATCHES, check=False)
-        assert (ended.code, away) == (1, set())
+            ended = kubewright(machine, *upgrade, failure.version, check=False)
+        assert (ended.code, away) == (1, set()), ended.err
         assert [text for text in (*failure.says, "this machine is back in its earlier state") if text not in ended.err] == []
         assert changed(before, content(machine)) == failure.changed
         eventually(lambda: running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES), "the components of the earlier version")
@@ -158,34 +175,44 @@ def test_a_component_that_does_not_run_takes_the_machine_back(both: Both, name: 
 def test_a_version_without_images_and_a_full_disk_stop_an_upgrade_before_anything_changes(
     both: Both, matrix: Callable[[str], Matrix]
 ) -> None:
-    machine = both.ours
-    before = content(machine)
-    machine.run("mkdir", "-p", "/etc/kubernetes/tmp")
-    machine.run("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", "/etc/kubernetes/tmp")
-    try:
-        refused = apply(machine, check=False)
-        full = apply(machine, f"{IGNORED},DiskSpace", check=False)
-    finally:
-        machine.run("umount", "/etc/kubernetes/tmp")
-    assert (refused.code, "DiskSpace]: the file system of /etc/kubernetes/tmp has 0 MB left" in refused.err) == (1, True), refused.err
-    assert (full.code, "snapshot.db does not fit on its file system" in full.err) == (1, True), full.err
-    missing = kubewright(machine, "upgrade", "apply", "v1.36.9", "--yes", "--force", IGNORED, check=False)
-    assert (missing.code, "registry.k8s.io/kube-apiserver:v1.36.9" in missing.err) == (1, True), missing.err
-    assert changed(before, content(machine)) == set()
-    require_running(machine, KUBERNETES)
+    """Each on a machine of its own, at the same time."""
+    before = [content(machine) for machine in (both.ours, both.theirs)]
+    at_once(lambda: require_space(both.ours), lambda: require_images(both.theirs))
+    assert [changed(*pair) for pair in zip(before, (content(machine) for machine in (both.ours, both.theirs)), strict=True)] == [set()] * 2
+    for machine in (both.ours, both.theirs):
+        require_running(machine, KUBERNETES)
     for name in ("a disk without space for the snapshot", "a missing image"):
         matrix(FAILURES_MATRIX).record(name, "kubewright", "nothing changed")
 
 
+def require_space(machine: Machine) -> None:
+    machine.run("mkdir", "-p", "/etc/kubernetes/tmp")
+    machine.run("mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", "/etc/kubernetes/tmp")
+    try:
+        refused = apply(machine, check=False)
+        full = apply(machine, *WITHOUT_CHECKS, check=False)
+    finally:
+        machine.run("umount", "/etc/kubernetes/tmp")
+    assert (refused.code, "DiskSpace]: the file system of /etc/kubernetes/tmp has 0 MB left" in refused.err) == (1, True), refused.err
+    assert (full.code, "snapshot.db does not fit on its file system" in full.err) == (1, True), full.err
+
+
+def require_images(machine: Machine) -> None:
+    missing = kubewright(machine, "upgrade", "apply", "v1.36.9", "--yes", "--force", IGNORED, check=False)
+    assert (missing.code, "registry.k8s.io/kube-apiserver:v1.36.9" in missing.err) == (1, True), missing.err
+
+
 def test_a_machine_is_the_same_whichever_tool_has_upgraded_it_despite_a_power_cut(both: Both, matrix: Callable[[str], Matrix]) -> None:
-    """The power fails between a key and its certificate. The machine comes up by itself, and the same command completes the upgrade."""
+    """The power fails between a key and its certificate. The machine comes up by itself, and the commands of the guide complete the upgrade."""
     kubeadm = ("kubeadm", "upgrade", "apply", NEXT, "--yes", IGNORED)
+    for machine in (both.theirs, both.ours):  # of upgrades that failed
+        machine.run("rm", "-rf", "/etc/kubernetes/tmp")
     with matrix(f"kill, {SEED_NAME}={SEED}").cell("upgrade apply", "step, power cut"):
         with taken_away(both.theirs) as away:
             theirs, ours = at_once(lambda: both.theirs.run(*kubeadm), lambda: upgraded_despite_a_power_cut(both.ours))
-        assert (SUCCESS in theirs.out, SUCCESS in ours.out) == (True, True)
+        assert (SUCCESS in theirs.out, SUCCESS in ours) == (True, True)
         assert "Restarting the etcd static pod" in theirs.out
-        assert "Current and new manifests of etcd are equal, skipping upgrade" in ours.out
+        assert "Current and new manifests of etcd are equal, skipping upgrade" in ours
         # kubeadm moves each manifest away before it moves the new one in
         assert away == {"etcd.yaml", *(f"{name}.yaml" for name in COMPONENTS)}
         assert {"kubeadm-backup-etcd", "kubeadm-backup-manifests"} <= backups(both.ours) <= backups(both.theirs)
@@ -196,15 +223,26 @@ def test_a_machine_is_the_same_whichever_tool_has_upgraded_it_despite_a_power_cu
         assert kept_keys(both.ours) == []
 
 
+def guide(first: str, end: str = "") -> Iterator[Step]:
+    """Return the steps of the guide from one command on, up to another one or to the end."""
+    found = list(steps(ROOT / "docs/guide/upgrade.md"))
+    commands = [step.command for step in found]
+    return iter(found[commands.index(first) : commands.index(end) if end else None])
+
+
 def kept_keys(machine: Machine) -> list[str]:
     """Return the files in which kubewright keeps private keys, and require that nobody but root can read anything that it keeps."""
     assert machine.run("find", "/var/lib/kubewright", "-perm", "/077").out == ""
     return machine.run("grep", "-rlE", "PRIVATE KEY|client-key-data", "/var/lib/kubewright", check=False).out.split()
 
 
-def upgraded_despite_a_power_cut(machine: Machine) -> Ended:
+def upgraded_despite_a_power_cut(machine: Machine) -> str:
+    """Follow the guide up to the state of the upgrade; returns what its `upgrade apply` has printed."""
+    with reading(machine) as reader:
+        reader.follow(guide(PLAN, APPLY), besides=BESIDES)
+    assert len(reader.done) == 2
     before = content(machine)
-    killed_before_writing(machine, "apiserver.crt", ("upgrade", "apply", NEXT, "--yes", "--force", IGNORED))
+    killed_before_writing(machine, "apiserver.crt", ("upgrade", "apply", NEXT, "--yes", "--force", *WITHOUT_CHECKS))
     after = content(machine)
     assert kept_keys(machine) != []
     assert [before[name] == after[name] for name in ("pki/apiserver.key", "pki/apiserver.crt")] == [False, True]
@@ -212,7 +250,16 @@ def upgraded_despite_a_power_cut(machine: Machine) -> Ended:
     eventually(lambda: running(machine) == dict.fromkeys(COMPONENTS, KUBERNETES), "the components of the earlier version to run")
     found = content(machine)
     assert (found["pki/apiserver.key"], found["pki/apiserver.crt"] != before["pki/apiserver.crt"]) == (after["pki/apiserver.key"], True)
-    return apply(machine)
+    etcd = etcd_process(machine)
+    with reading(machine) as reader:
+        reader.follow(guide(APPLY, KUBELET), besides=BESIDES)
+    assert (len(reader.done), etcd_process(machine)) == (3, etcd)
+    return reader.printed[APPLY]
+
+
+def etcd_process(machine: Machine) -> str:
+    """Return the process of etcd, which an upgrade between these versions does not change, nor does another kubelet."""
+    return machine.run("pidof", "etcd").out
 
 
 def backups(machine: Machine) -> set[str]:
@@ -294,57 +341,43 @@ def pods_of_kubelet(machine: Machine) -> str:
     return str(kubectl(machine, "get", "node", machine.name)["status"]["allocatable"]["pods"])
 
 
+def test_the_commands_of_the_guide_replace_the_kubelet(both: Both) -> None:
+    machine = both.ours
+    before, kubelet = etcd_process(machine), machine.root / "root/kubelet"
+    shutil.copyfile(patch_level.program(programs(("kubelet",))["kubelet"].resolve(), KUBERNETES, NEXT), kubelet)
+    machine.run("chmod", "755", "/root/kubelet")
+    with reading(machine) as reader:
+        reader.follow(guide(KUBELET, PLAN_BACK), besides=BESIDES)
+    assert len(reader.done) == 1
+    assert machine.run("kubelet", "--version").out == f"Kubernetes {NEXT}\n"
+    require_running(machine, NEXT)
+    assert etcd_process(machine) == before
+
+
 def test_rollback_brings_the_earlier_static_pods_and_files_of_the_kubelet_back(both: Both) -> None:
+    """The commands are those of the guide."""
     machine, config = both.ours, both.ours.root / "var/lib/kubelet/config.yaml"
-    before, pods = config.read_bytes(), pods_of_kubelet(machine)
+    etcd, before, pods = etcd_process(machine), config.read_bytes(), pods_of_kubelet(machine)
     patch(machine, "kubeletconfiguration", '[{"op": "add", "path": "/maxPods", "value": 90}]')
     kubewright(machine, "upgrade", "node", "phase", "kubelet-config", "--patches", PATCHES)
     assert b"maxPods: 90\n" in config.read_bytes()
     machine.run("systemctl", "restart", "kubelet")
     eventually(lambda: pods_of_kubelet(machine) == "90", "the kubelet to run with its new configuration")
-    planned = kubewright(machine, "upgrade", "rollback", "--plan", "-o", "json")
-    done = kubewright(machine, "upgrade", "rollback", "--yes", "-o", "json")
+    planned = json.loads(kubewright(machine, "upgrade", "rollback", "--plan", "-o", "json").out)
     of_cluster = ["configmap kube-system/kubeadm-config", "daemonset kube-system/kube-proxy"]
-    manifests = [f"file /etc/kubernetes/manifests/{name}.yaml" for name in COMPONENTS]
-    targets = [*of_cluster, *manifests, "file /var/lib/kubelet/config.yaml"]
-    assert changes(done) == targets
-    proofs = {one["what"]: (one["where"], one["expected"], one["found"]) for one in json.loads(done.out)["proofs"]}
-    assert proofs == {
-        **{f"version of {name}": (machine.name, *[KUBERNETES.removeprefix("v")] * 2) for name in COMPONENTS},
-        **{f"health of {name}": (machine.name, "healthy", "healthy") for name in (*COMPONENTS, "the kubelet")},
-    }
-    assert [one["target"] for one in json.loads(planned.out)] == targets
+    files = [*(f"/etc/kubernetes/manifests/{name}.yaml" for name in COMPONENTS), "/var/lib/kubelet/config.yaml"]
+    assert [one["target"] for one in planned] == [*of_cluster, *(f"file {name}" for name in files)]
+    with reading(machine) as reader:
+        reader.follow(guide(PLAN_BACK), besides=BESIDES)
+    assert len(reader.done) == 2
+    assert [name in reader.printed[BACK] for name in files] == [True] * 4, reader.printed[BACK]
+    assert "The earlier static pods are running again" in reader.printed[BACK]
+    assert "The kubelet runs with its earlier files" in reader.printed[BACK]
     require_running(machine, KUBERNETES)
-    assert (config.read_bytes(), pods) == (before, "110")
+    assert (config.read_bytes(), pods, etcd_process(machine)) == (before, "110", etcd)
     eventually(lambda: pods_of_kubelet(machine) == pods, "the kubelet to run with its earlier configuration")
     again = kubewright(machine, "upgrade", "rollback", "--yes", check=False)
     assert (again.code, "has been rolled back already" in again.err) == (1, True)
-
-
-def etcd_container(machine: Machine) -> str:
-    """Return the container of etcd, which an upgrade between these versions does not change, nor does another kubelet."""
-    return str(kubectl(machine, "-n", "kube-system", "get", "pod", "etcd-one")["status"]["containerStatuses"][0]["containerID"])
-
-
-def test_the_commands_of_the_guide_upgrade_a_machine_and_take_it_back(both: Both) -> None:
-    machine = both.ours
-    words = " ".join([*(f"{name}={value}" for name, value in ENVIRONMENT.items()), *argv()])
-    write(machine, "/usr/local/bin/kubewright", f'#!/bin/sh\nexec env {words} "$@"\n')
-    machine.run("chmod", "755", "/usr/local/bin/kubewright")
-    before, found = etcd_container(machine), list(steps(ROOT / "docs/guide/upgrade.md"))
-    [replacing] = [number for number, step in enumerate(found) if "--kubelet" in step.command]
-    with closing(Terminal(machine.argv("bash", "--noprofile", "--norc"))) as terminal:
-        reader = Reader({"one": terminal})
-        reader.follow(iter(found[:replacing]), besides=BESIDES)
-        require_same_as_kubeadms(both)
-        kubelet = machine.root / "root/kubelet"
-        shutil.copyfile(patch_level.program(programs(("kubelet",))["kubelet"].resolve(), KUBERNETES, NEXT), kubelet)
-        machine.run("chmod", "755", "/root/kubelet")
-        reader.follow(iter(found[replacing:]), besides=BESIDES)
-    assert len(reader.done) == 8
-    assert machine.run("kubelet", "--version").out == f"Kubernetes {NEXT}\n"
-    require_running(machine, KUBERNETES)
-    assert etcd_container(machine) == before
 
 
 def test_kubeadm_leaves_a_new_etcd_beside_components_that_have_gone_back(both: Both, matrix: Callable[[str], Matrix]) -> None:
@@ -366,10 +399,9 @@ def test_kubeadm_leaves_a_new_etcd_beside_components_that_have_gone_back(both: B
 
 
 def test_kubeadm_calls_a_dead_controller_manager_a_success(both: Both, matrix: Callable[[str], Matrix]) -> None:
-    name = "a controller-manager that exits when it has begun"
-    machine, failure = both.theirs, FAILURES[name]
+    machine, failure = both.theirs, FAILURES[EXITS]
     patch(machine, failure.component, argument(failure.argument))
-    with matrix(FAILURES_MATRIX).cell(name, "kubeadm") as cell:
+    with matrix(FAILURES_MATRIX).cell(EXITS, "kubeadm") as cell:
         ended = machine.run("kubeadm", "upgrade", "apply", NEXT, "--yes", IGNORED, "--patches", PATCHES, check=False)
         assert (ended.code, SUCCESS in ended.out) == (0, True), ended.err
         eventually(lambda: failure.component not in running(machine), "the controller-manager to end")
