@@ -26,6 +26,8 @@ Condition = Callable[[], str | None]
 """Returns None once the condition holds, otherwise the reason why it does not. An error that it raises ends the wait."""
 Remedy = str | Callable[[], str]
 """The hint for a failed wait. A function is called after the diagnosis, and may use its findings."""
+Failed = Callable[[Exception, int], None]
+"""Is called after a failed attempt, with its error and number."""
 REPORT_AFTER = 1.0
 """Seconds between two `Waiting` events: often enough for a live display, rare enough for a log."""
 LOOK_AT_LEAST = 1.0
@@ -71,7 +73,7 @@ def retry(
     within: float = float("inf"),
     attempts: int | None = None,
     backoff: Backoff | None = None,
-    failed: Callable[[Exception, int], None] | None = None,
+    failed: Failed | None = None,
 ) -> T:
     """Call until it succeeds, and return its result.
 
@@ -93,6 +95,20 @@ def retry(
                 failed(error, attempt)
             clock.sleep(min(pause, left))
     raise AssertionError("pauses do not end")
+
+
+def reporting(what: str, *, clock: Clock, reporter: Reporter) -> Failed:
+    """Return a `failed` for `retry` that reports the last error as the reason for waiting, at most once a second."""
+    start = reported = clock.monotonic()
+
+    def report(error: Exception, _: int) -> None:
+        nonlocal reported
+        now = clock.monotonic()
+        if now - reported >= REPORT_AFTER:
+            reported = now
+            reporter.emit(Waiting(what=what, reason=str(error), elapsed=now - start))
+
+    return report
 
 
 def _worth_it(on: type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool], error: Exception) -> bool:

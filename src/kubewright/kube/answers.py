@@ -17,7 +17,7 @@ from kubewright.base import errors
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, Invalid, StatusError
 from kubewright.base.masking import mask
-from kubewright.base.wait import Backoff, retry
+from kubewright.base.wait import Backoff, Failed, retry
 from kubewright.http.failures import NoAnswer, Reason
 from kubewright.http.messages import MIB, Response
 from kubewright.kube.core import Call, Object
@@ -263,6 +263,6 @@ def asked_to_wait(error: Exception | None, *, most: float) -> float:
     return min(error.retry_after or 0.0, most) if isinstance(error, StatusError) else 0.0
 
 
-def persist(call: Callable[[], T], *, clock: Clock, within: float = API_CALL_TIMEOUT) -> T:
-    """Call until it succeeds; after `within` seconds the last error is raised unchanged."""
-    return retry(call, clock=clock, on=worth_retrying, within=within, backoff=PAUSES)
+def persist(call: Callable[[], T], *, clock: Clock, within: float = API_CALL_TIMEOUT, failed: Failed | None = None) -> T:
+    """Call until it succeeds; after `within` seconds the last error is raised unchanged. `failed` is that of `retry`."""
+    return retry(call, clock=clock, on=worth_retrying, within=within, backoff=PAUSES, failed=failed)

@@ -12,9 +12,9 @@ from typing import Final, TypeVar
 
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, Forbidden, Unauthorized
-from kubewright.base.events import Reporter, Waiting
+from kubewright.base.events import Reporter
 from kubewright.base.records import dataclass
-from kubewright.base.wait import REPORT_AFTER, Backoff, retry
+from kubewright.base.wait import Backoff, reporting, retry
 from kubewright.kube.api import KubeAPI
 from kubewright.kube.resources import CONFIG_MAP
 from kubewright.tokens import cluster_info
@@ -59,16 +59,8 @@ class Patience:
         A refusal is final once it has lasted for `REFUSED` seconds and the server is ready. If readiness cannot be
         read, the server gets `REFUSED` more seconds from the moment at which it knows the permissions.
         """
-        start = reported = self.clock.monotonic()
         refused_since: float | None = None
         stage = _Stage.STARTING
-
-        def report(error: Exception, _: int) -> None:
-            nonlocal reported
-            now = self.clock.monotonic()
-            if now - reported >= REPORT_AFTER:
-                reported = now
-                self.reporter.emit(Waiting(what="the API server to answer", reason=str(error), elapsed=now - start))
 
         def passes(error: Exception) -> bool:
             nonlocal refused_since, stage
@@ -85,6 +77,7 @@ class Patience:
                 return earlier is not _Stage.RIGHTS_READ  # once more: the server may still be reading the tokens
             return stage is _Stage.STARTING
 
+        report = reporting("the API server to answer", clock=self.clock, reporter=self.reporter)
         return retry(call, clock=self.clock, on=passes, within=self.within, backoff=_PAUSES, failed=report)
 
     def _stage(self, refusal: Unauthorized | Forbidden) -> _Stage:

@@ -5,6 +5,7 @@ Source: kubeadm v1.36: util/etcd/etcd.go.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any, Final
@@ -12,7 +13,7 @@ from typing import Any, Final
 from kubewright.apis.machine import Addresses, url
 from kubewright.base.clock import Clock
 from kubewright.base.errors import APIError, CertificateError, ServerError, TooManyRequests, Unreachable
-from kubewright.base.wait import Condition, retry
+from kubewright.base.wait import Condition, Failed, retry
 from kubewright.etcd.api import PASSING, Credentials
 from kubewright.etcd.client import EtcdClient
 from kubewright.host.readers import FileReader
@@ -107,28 +108,37 @@ def client(urls: list[str], *, pki: PurePosixPath, files: FileReader, clock: Clo
 
 
 def connect(
-    api: KubeAPI, *, pki: PurePosixPath, files: FileReader, clock: Clock, api_within: float, within: float, follow: bool = True
+    api: KubeAPI,
+    *,
+    pki: PurePosixPath,
+    files: FileReader,
+    clock: Clock,
+    api_within: float,
+    within: float,
+    follow: bool = True,
+    failed: Failed | None = None,
 ) -> EtcdClient:
     """Find the members through their pods, and return a client for all those in etcd's own list. The caller closes it.
 
     Both are retried: the cluster for `api_within` seconds, etcd for `within`. With `follow` off, the client uses the
-    endpoints from the pods. Raises APIError, CertificateError.
+    endpoints from the pods. `failed` is called after failed attempts. Raises APIError, CertificateError.
     """
-    urls = _endpoints(api, clock=clock, within=api_within)
+    urls = _endpoints(api, clock=clock, within=api_within, failed=failed)
     made = client(urls, pki=pki, files=files, clock=clock)
     if follow:
         try:
-            made.follow(retry(lambda: made.members(agreed=False), clock=clock, on=(*PASSING, Unreachable), within=within))
+            ask = functools.partial(made.members, agreed=False)
+            made.follow(retry(ask, clock=clock, on=(*PASSING, Unreachable), within=within, failed=failed))
         except BaseException:
             made.close()
             raise
     return made
 
 
-def _endpoints(api: KubeAPI, *, clock: Clock, within: float) -> list[str]:
+def _endpoints(api: KubeAPI, *, clock: Clock, within: float, failed: Failed | None) -> list[str]:
     """Return `endpoints`. Raises APIError that mentions etcd's quorum, because the API server's message does not."""
     try:
-        return persist(lambda: endpoints(api), clock=clock, within=within)
+        return persist(lambda: endpoints(api), clock=clock, within=within, failed=failed)
     except (ServerError, TooManyRequests, Unreachable) as error:
         raise APIError(
             "the cluster does not contain the addresses of its etcd members",

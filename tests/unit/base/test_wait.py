@@ -10,9 +10,9 @@ import pytest
 from kubewright.base import deadlines
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import NotFound, Unreachable, WaitTimeout
-from kubewright.base.events import SilentReporter
+from kubewright.base.events import RecordingReporter, SilentReporter, Waiting
 from kubewright.base.randomness import SeededRandom
-from kubewright.base.wait import LOOK_AT_LEAST, Backoff, PollingWaiter, retry, steady
+from kubewright.base.wait import LOOK_AT_LEAST, Backoff, PollingWaiter, reporting, retry, steady
 
 
 class Flaky:
@@ -48,6 +48,18 @@ def test_a_call_is_repeated_until_it_succeeds():
     heard: list[int] = []
     assert retry(call, clock=clock, on=Unreachable, backoff=steady(0.5), failed=lambda _, attempt: heard.append(attempt)) == "done"
     assert (call.calls, clock.monotonic(), heard) == (4, 1.5, [1, 2, 3])
+
+
+def test_the_last_error_of_a_repeated_call_is_reported_once_a_second():
+    clock, reporter = FakeClock(), RecordingReporter()
+
+    def call():
+        raise Unreachable(f"no answer at {clock.monotonic() - start:.0f}")
+
+    start, failed = clock.monotonic(), reporting("an answer", clock=clock, reporter=reporter)
+    with pytest.raises(Unreachable):
+        retry(call, clock=clock, on=Unreachable, within=3.4, backoff=steady(0.5), failed=failed)
+    assert reporter.events == [Waiting(what="an answer", reason=f"no answer at {number}", elapsed=float(number)) for number in (1, 2, 3)]
 
 
 def test_the_last_error_is_raised_when_time_is_up():

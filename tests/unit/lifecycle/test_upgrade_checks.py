@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from upgrade_kit import NEW, OLD, ControlPlane, store, with_another_control_plane
+from upgrade_kit import NEW, OLD, ControlPlane, Etcd, store, with_another_control_plane
 
 from kubewright.base.change import Action, Change
-from kubewright.base.errors import HostError, KubewrightError, UsageError
+from kubewright.base.clock import FakeClock
+from kubewright.base.errors import HostError, KubewrightError, Unreachable, UsageError
 from kubewright.base.events import Checked, Waiting
+from kubewright.etcd.api import NoQuorum
 from kubewright.host.filesystem.files import Files
 from kubewright.host.states import FileSystem
 from kubewright.kube.resources import LEASE, POD
+from kubewright.lifecycle import stacked_etcd
 from kubewright.manifests.static_pods import ENDPOINT
 
 ETCD = "3.6.8-0"
@@ -134,6 +138,46 @@ def test_an_etcd_that_would_lose_its_quorum_is_told_before_the_confirmation_if_i
     assert [text.partition(":")[0] for text in found] == ["etcd is not restarted, because it would lose its quorum"] * told
     assert ["node3 at https://10.98.1.1:2380" in text for text in found] == [True] * told
     assert box.manifests() == before
+
+
+def test_the_wait_for_members_of_etcd_that_do_not_answer_is_reported(box, monkeypatch):
+    path = Path(box.layout.manifest("etcd"))
+    path.write_text(path.read_text().replace(ETCD, "3.6.6-0"))
+    asked = []
+
+    def alarms(_):
+        asked.append(box.clock.monotonic())
+        if asked[-1] < asked[0] + 30:
+            raise Unreachable("no member of etcd answers")
+        return []
+
+    monkeypatch.setattr(Etcd, "alarms", alarms)
+    box.upgrade()
+    waits = [event for event in box.reporter.events if isinstance(event, Waiting) and event.what == "the members of etcd to answer"]
+    assert len(waits) >= 20
+    assert {event.reason for event in waits} == {"no member of etcd answers"}
+    assert max(event.elapsed for event in waits) > 20
+
+
+def test_the_members_of_etcd_are_asked_again_and_each_failure_is_told(monkeypatch):
+    """As while etcd elects a leader."""
+    clock, told, followed = FakeClock(), [], []
+
+    def members(*, agreed):
+        assert not agreed
+        if clock.monotonic() < back:
+            raise NoQuorum("there is no leader")
+        return ["one"]
+
+    back = clock.monotonic() + 5
+    client = SimpleNamespace(members=members, follow=followed.append)
+    monkeypatch.setattr(stacked_etcd, "client", lambda *_, **__: client)
+    monkeypatch.setattr(stacked_etcd, "endpoints", lambda _: ["https://10.0.0.1:2379"])
+    failed = lambda error, _: told.append(str(error))  # noqa: E731
+    made = stacked_etcd.connect(None, pki=None, files=None, clock=clock, api_within=1.0, within=60.0, failed=failed)
+    assert (made, followed) == (client, [["one"]])
+    assert len(told) >= 5
+    assert set(told) == {"there is no leader"}
 
 
 def test_a_machine_waits_for_its_turn_before_the_quorum_is_checked(box, monkeypatch):

@@ -10,6 +10,7 @@ from kubewright.apis.kubeadm.node_types import UpgradeApply, UpgradeConfiguratio
 from kubewright.apis.kubeadm.types import Configuration, InitConfiguration, Timeouts
 from kubewright.apis.machine import Layout
 from kubewright.base.records import asdict, dataclass, field, replace
+from kubewright.base.wait import Failed, reporting
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.retrying import RetryingKube
 from kubewright.lifecycle import stored_configuration
@@ -170,9 +171,13 @@ class UpgradeContext(MachineContext):
         """The client of the whole etcd cluster; the endpoints are read from the pods of its members."""
         from kubewright.lifecycle import stacked_etcd
 
-        within = self.timeouts.etcd_api_call.seconds
         reach = functools.partial(stacked_etcd.connect, self.client, pki=self.host.layout.pki, files=self.host, clock=self.clock)
-        return self.bound.connections.etcd(lambda: reach(api_within=self.timeouts.kubernetes_api_call.seconds, within=within))
+        api_within, within = self.timeouts.kubernetes_api_call.seconds, self.timeouts.etcd_api_call.seconds
+        return self.bound.connections.etcd(lambda: reach(api_within=api_within, within=within, failed=self.waiting_for_etcd()))
+
+    def waiting_for_etcd(self) -> Failed:
+        """Return what reports why requests to etcd are repeated."""
+        return reporting("the members of etcd to answer", clock=self.clock, reporter=self.reporter)
 
     def prove(self, what: str, *, expected: str, found: str) -> None:
         """Record something that was verified on this machine."""

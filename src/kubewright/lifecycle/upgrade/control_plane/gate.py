@@ -29,8 +29,8 @@ def require_quorum(ctx: UpgradeContext) -> None:
     its restart is an interruption, as with a single member. The members are asked again while they do not answer: an
     interrupted run may have restarted the member of this machine. Raises APIError in the end.
     """
-    within = ctx.timeouts.etcd_api_call.seconds
-    retry(lambda: _require_quorum(ctx), clock=ctx.clock, on=(*PASSING, Unreachable), within=within, backoff=PAUSES)
+    within, failed = ctx.timeouts.etcd_api_call.seconds, ctx.waiting_for_etcd()
+    retry(lambda: _require_quorum(ctx), clock=ctx.clock, on=(*PASSING, Unreachable), within=within, backoff=PAUSES, failed=failed)
 
 
 def _require_quorum(ctx: UpgradeContext) -> None:
