@@ -60,7 +60,8 @@ ROWS = (
         argument=Argument("member", "name of the member, or its id", shown="NAME|ID", least=1),
         flags=(*_WHERE, YES, ALL_FORMATS),
         description="For a member whose machine no longer exists; on a machine that does, `reset` removes the member together with its data."
-        " A member is not removed if the others would then not have a majority. The etcd of a removed member stops; its data stays.",
+        " A member is not removed if the others would then not have a majority. The etcd of a removed member stops; its data stays."
+        " A member that etcd does not have is an error, as with etcdctl, also right after its removal: etcd keeps no names of removed members.",
         examples=("etcd member remove three", "etcd member remove 83372268fbcf589d --yes"),
     ),
     Command(
