@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import Forbidden, Unreachable, WaitTimeout
+from kubewright.base.errors import ComponentFailed, Forbidden, Unreachable, WaitTimeout
 from kubewright.base.events import RecordingReporter, Warned
 from kubewright.base.wait import PollingWaiter
 from kubewright.kube.recording import RecordingKube
@@ -122,15 +122,45 @@ def test_operations_that_work_without_an_api_server_continue_when_it_has_not_ans
 
 
 def test_operations_that_need_an_api_server_wait_longer_for_it(kube, clock):
-    class Restarting(Cluster):
-        """Serves after a minute."""
-
-        def send(self, call, /):
-            if clock.monotonic() < back:
-                raise Unreachable("nothing listens there")
-            return super().send(call)
-
     back = clock.monotonic() + 60
-    with hold(restarting := Restarting(), clock, "one"):
+    with hold(restarting := Silent(clock, back=back), clock, "one"):
         assert holder(restarting) == ("one", 0)
     assert clock.monotonic() >= back
+
+
+class Silent(Cluster):
+    """Does not serve before a time of the clock."""
+
+    def __init__(self, clock, *, back) -> None:
+        super().__init__()
+        self.clock, self.back = clock, back
+
+    def send(self, call, /):
+        if self.clock.monotonic() < self.back:
+            raise Unreachable("nothing listens there")
+        return super().send(call)
+
+
+def hold_patiently(kube, clock, comes_back):
+    told = RecordingReporter()
+    waiter = PollingWaiter(clock=clock, reporter=told)
+    return operation_lease.held(kube, identity="one", clock=clock, waiter=waiter, reporter=told, unanswered=60.0, comes_back=comes_back)
+
+
+def test_the_reason_why_an_api_server_stays_away_ends_the_wait_for_the_lease(clock):
+    def comes_back():
+        raise ComponentFailed("kube-apiserver does not stay up")
+
+    before = clock.monotonic()
+    with (
+        pytest.raises(ComponentFailed, match="does not stay up"),
+        hold_patiently(Silent(clock, back=before + 10_000), clock, comes_back),
+    ):
+        raise AssertionError("there is no API server")
+    assert 60 <= clock.monotonic() - before < 65
+
+
+def test_the_lease_is_taken_when_an_api_server_that_stayed_away_is_back(clock):
+    silent = Silent(clock, back=clock.monotonic() + 200)
+    with hold_patiently(silent, clock, lambda: clock.advance(200)) as lease:
+        assert (holder(silent), lease.off) == (("one", 0), False)

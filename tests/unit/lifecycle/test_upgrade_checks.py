@@ -7,17 +7,18 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from upgrade_kit import NEW, OLD, ControlPlane, Etcd, store, with_another_control_plane
+from upgrade_kit import NEW, OLD, Answers, ControlPlane, Etcd, store, with_another_control_plane
 
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import HostError, KubewrightError, Unreachable, UsageError
+from kubewright.base.errors import ComponentFailed, HostError, KubewrightError, Unreachable, UsageError
 from kubewright.base.events import Checked, Waiting
 from kubewright.etcd.api import NoQuorum
 from kubewright.host.filesystem.files import Files
 from kubewright.host.states import FileSystem
 from kubewright.kube.resources import LEASE, POD
 from kubewright.lifecycle import stacked_etcd
+from kubewright.lifecycle.steps.operation_lease import TERMS
 from kubewright.manifests.static_pods import ENDPOINT
 
 ETCD = "3.6.8-0"
@@ -199,6 +200,25 @@ def test_a_machine_waits_for_its_turn_before_the_quorum_is_checked(box, monkeypa
     monkeypatch.setattr(box.clock, "sleep", others_work)
     box.upgrade()
     assert (told_by(box, "EtcdQuorum"), box.tag("etcd")) == ([], ETCD)
+
+
+def test_an_upgrade_ends_with_the_reason_if_the_only_api_server_does_not_come_back(box, monkeypatch):
+    path = Path(box.layout.manifest("kube-apiserver"))
+    path.write_text(path.read_text().replace(NEW, OLD))
+    send, since = Answers.send, []
+
+    def silent(self, call, /):
+        if call.name != TERMS.name:
+            return send(self, call)
+        since.append(box.clock.monotonic())
+        box.runtime.broken, box.runtime.at = {"kube-apiserver"}, box.tag("kube-apiserver")
+        raise Unreachable("connection refused")
+
+    monkeypatch.setattr(Answers, "send", silent)
+    with pytest.raises(ComponentFailed, match="kube-apiserver does not stay up") as caught:
+        box.upgrade()
+    assert "the last words of kube-apiserver" in caught.value.detail
+    assert box.clock.monotonic() - since[0] < 120
 
 
 @pytest.mark.parametrize("unready", [True, False])

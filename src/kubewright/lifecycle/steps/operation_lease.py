@@ -8,7 +8,7 @@ power, continues with its lease.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import inf
 from typing import Final
@@ -35,13 +35,27 @@ _ENDING: Final = 1.0
 class OperationLease:
     """The lease of one machine. `identity` is the name of its Node. Safe to use from several threads."""
 
-    def __init__(self, api: KubeAPI, *, identity: str, clock: Clock, waiter: Waiter, unanswered: float = inf) -> None:
-        """Store the arguments. `unanswered` is how many seconds `require` waits for the answer of an API server."""
+    def __init__(
+        self,
+        api: KubeAPI,
+        *,
+        identity: str,
+        clock: Clock,
+        waiter: Waiter,
+        unanswered: float = inf,
+        comes_back: Callable[[], object] | None = None,
+    ) -> None:
+        """Store the arguments.
+
+        `unanswered` is how many seconds `require` waits for the answer of an API server. After that it calls
+        `comes_back`, which waits for the API server of this machine, and raises an error if that does not come back.
+        """
         self._api = api
         self._identity = identity
         self._clock = clock
         self._waiter = waiter
         self._unanswered = unanswered
+        self._comes_back = comes_back
         self._answered = clock.monotonic()
         self._watch = LeaseWatch(TERMS)
         self._lock = threading.Lock()
@@ -52,11 +66,12 @@ class OperationLease:
     def require(self) -> None:
         """Wait until this machine has the lease.
 
-        Raises WaitTimeout, naming the machine that holds it; APIError if no API server has answered for too long.
+        Raises WaitTimeout, naming the machine that holds it; if no API server has answered for too long, APIError or
+        what `comes_back` raises.
         """
         if not self.off:
             self._waiter.until(
-                self._attempt,
+                self._turn,
                 within=WAITED,
                 saying="this machine's turn",
                 every=0.5,
@@ -79,6 +94,19 @@ class OperationLease:
             found = self._api.get(LEASE, TERMS.name, TERMS.namespace)
             if found["spec"].get(lease_rules.HOLDER) == self._identity:
                 self._api.update(lease_rules.given_back(found))
+
+    def _turn(self) -> str | None:
+        """Take the lease as `_attempt` does. Without an answer for too long, wait for the API server of this machine."""
+        try:
+            return self._attempt()
+        except Forbidden:
+            raise
+        except APIError as error:
+            if self._comes_back is None:
+                raise
+            self._comes_back()
+            self._answered = self._clock.monotonic()
+            return str(error)
 
     def _attempt(self) -> str | None:
         """Take or renew the lease. Returns why it is not ours, None if it is."""
@@ -111,14 +139,21 @@ class OperationLease:
 
 @contextmanager
 def held(
-    api: KubeAPI, *, identity: str, clock: Clock, waiter: Waiter, reporter: Reporter, unanswered: float = inf
+    api: KubeAPI,
+    *,
+    identity: str,
+    clock: Clock,
+    waiter: Waiter,
+    reporter: Reporter,
+    unanswered: float = inf,
+    comes_back: Callable[[], object] | None = None,
 ) -> Iterator[OperationLease]:
     """Wait for the lease, and hold it during a block.
 
     An identity that may not write leases continues without it, with a message; so does every identity when no API
-    server has answered for `unanswered` seconds.
+    server has answered for `unanswered` seconds, unless `comes_back` waits for it then, and raises an error.
     """
-    lease = OperationLease(api, identity=identity, clock=clock, waiter=waiter, unanswered=unanswered)
+    lease = OperationLease(api, identity=identity, clock=clock, waiter=waiter, unanswered=unanswered, comes_back=comes_back)
     try:
         lease.require()
     except APIError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from kubewright.base import yaml
 from kubewright.base.change import Change
 from kubewright.base.errors import DocumentError
-from kubewright.base.events import SilentReporter
+from kubewright.base.events import SilentReporter, Waited
 from kubewright.base.records import dataclass, replace
 from kubewright.host.desired import Directory, File
 from kubewright.host.overlay import OverlayHost
@@ -191,8 +191,29 @@ def _replaced(ctx: UpgradeContext, found: Sequence[Manifest]) -> Iterator[Step]:
 
 
 def turn(ctx: UpgradeContext) -> AbstractContextManager[OperationLease]:
-    """Wait for this machine's turn, and hold the lease of operations during a block. Raises WaitTimeout."""
-    return operation_lease.held(ctx.lease_api, identity=ctx.node_name, clock=ctx.clock, waiter=ctx.waiter, reporter=ctx.reporter)
+    """Wait for this machine's turn, and hold the lease of operations during a block.
+
+    Raises WaitTimeout; ComponentFailed with the reason if no API server answers and that of this machine does not stay up.
+    """
+
+    def comes_back() -> Waited:
+        return ctx.components.until(
+            lambda: health.unready(ctx.lease_api),
+            saying="the API server to answer",
+            blame=[name for name in (ETCD, API_SERVER) if ctx.host.state(ctx.host.layout.manifest(name)) is not None],
+            within=ctx.timeouts.upgrade_manifests.seconds,
+            at_most=0.5,
+        )
+
+    return operation_lease.held(
+        ctx.lease_api,
+        identity=ctx.node_name,
+        clock=ctx.clock,
+        waiter=ctx.waiter,
+        reporter=ctx.reporter,
+        unanswered=ctx.timeouts.kubernetes_api_call.seconds,
+        comes_back=comes_back,
+    )
 
 
 def require_fit(ctx: UpgradeContext, names: Collection[str]) -> None:
