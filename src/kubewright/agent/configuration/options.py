@@ -122,16 +122,8 @@ def options_of(configuration: AgentConfiguration, own: Own, *, host_name: str) -
 
     Raises UsageError without a kubeconfig, ValidationError for values that no node can have.
     """
+    _require_usable(own)
     kubelet = configuration.kubelet
-    if not own.kubeconfig:
-        raise UsageError(
-            "there is no cluster to join",
-            remedy="pass the path of the node's kubeconfig with --kubeconfig; with --bootstrap-kubeconfig it need not exist yet",
-        )
-    if own.cloud_provider not in {"", "external"}:
-        raise UsageError(
-            f"--cloud-provider={own.cloud_provider}: in-tree cloud providers have been removed", remedy="use external, or leave it out"
-        )
     name = (own.hostname_override or host_name).strip().lower()
     labels, node_ips = _labels(own.node_labels), canonical(own.node_ips)
     check_labels(dict(labels))
@@ -165,6 +157,19 @@ def options_of(configuration: AgentConfiguration, own: Own, *, host_name: str) -
         external_cloud=bool(own.cloud_provider),
         exit_after=own.exit_without_certificate,
     )
+
+
+def _require_usable(own: Own) -> None:
+    """Require a cluster to join, and no removed cloud provider. Raises UsageError."""
+    if not own.kubeconfig:
+        raise UsageError(
+            "there is no cluster to join",
+            remedy="pass the path of the node's kubeconfig with --kubeconfig; with --bootstrap-kubeconfig it need not exist yet",
+        )
+    if own.cloud_provider not in {"", "external"}:
+        raise UsageError(
+            f"--cloud-provider={own.cloud_provider}: in-tree cloud providers have been removed", remedy="use external, or leave it out"
+        )
 
 
 def hard_eviction(kubelet: Mapping[str, Any]) -> dict[str, str]:

@@ -54,18 +54,9 @@ def prepare(request: UpgradeOptions, machine: TargetMachine) -> Prepared[Upgrade
     is not part of a cluster (unless this is a dry run), and DocumentError for a control plane whose manifest does not
     contain its endpoint.
     """
-    if request.drain and not request.kubelet:
-        raise UsageError(
-            "--drain evicts the pods of this machine before its kubelet is replaced",
-            remedy="pass the new kubelet with --kubelet FILE as well",
-        )
     loaded = configure(request)
     configuration = loaded.configuration
-    if request.keep_changes and getattr(configuration, request.section).patches:
-        raise UsageError(
-            "--keep-changes adds to the patches of the last run, but other patches were given",
-            remedy="use one of --keep-changes and --patches",
-        )
+    _require_compatible(request, configuration)
     settings = getattr(configuration, request.section)
     version, ignored = _version(request, configuration) if request.section == APPLY_SECTION else ("", [])
     _TREES[request.section].select(only=request.only, skip=settings.skip_phases)
@@ -91,6 +82,20 @@ def prepare(request: UpgradeOptions, machine: TargetMachine) -> Prepared[Upgrade
         skip=tuple(settings.skip_phases),
         dry_run=bool(settings.dry_run),
     )
+
+
+def _require_compatible(request: UpgradeOptions, configuration: UpgradeConfiguration) -> None:
+    """Raise UsageError for options that have no effect without another one, or exclude each other."""
+    if request.drain and not request.kubelet:
+        raise UsageError(
+            "--drain evicts the pods of this machine before its kubelet is replaced",
+            remedy="pass the new kubelet with --kubelet FILE as well",
+        )
+    if request.keep_changes and getattr(configuration, request.section).patches:
+        raise UsageError(
+            "--keep-changes adds to the patches of the last run, but other patches were given",
+            remedy="use one of --keep-changes and --patches",
+        )
 
 
 def _without_cluster(task: UpgradeTask, host: Host, *, control_plane: bool) -> UpgradeTask:

@@ -34,24 +34,16 @@ def status(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Any]:
     """Return all data of `local status`, with the fields of a cluster of processes."""
     machines = {name: state_of(members.machine_of(paths, cluster, name)) for name in members.members(cluster)}
     running = [name for name, state in machines.items() if state == RUNNING]
-    nodes, problem = _nodes(paths, cluster) if any(one.name in running for one in cluster.machines) else ({}, "")
-    others = [f"{name} is {state.lower()}" for name, state in machines.items() if state != RUNNING]
-    if others:
-        problem = f"{', '.join(others)}; `sudo kubewright up --name {cluster.name}` starts them"
+    nodes, unread = _nodes(paths, cluster) if any(one.name in running for one in cluster.machines) else ({}, "")
     states = {name: nodes.get(name, _UNKNOWN) if name in running else _UNKNOWN for name in machines}  # its Node is Ready for a while
     daemon, addresses = daemon_client.status(paths), members.addresses(cluster)
-    if not daemon and running:
-        problem = f"its daemon, which forwards ports, is not running; `sudo kubewright up --name {cluster.name}` starts one"
-    lacking = [name for name, state in states.items() if state == NO_NETWORK]
-    if lacking and cluster.cni == NO_CNI and not problem:
-        problem = f"no network plugin runs on {', '.join(lacking)}: Nodes become Ready, and pods start, when you install one (--cni none)"
     listed = [{"name": name, "phase": state, "ready": state == READY} for name, state in states.items()]
     ready = sum(bool(node["ready"]) for node in listed)
     return {
         "name": cluster.name,
         "kind": cluster.kind,
         "state": STOPPED if set(machines.values()) == {STOPPED} else READY if ready == len(listed) else _NOT_READY,
-        "problem": problem,
+        "problem": _problem(cluster, machines, states, unread=unread, has_daemon=bool(daemon)),
         "kubernetesVersion": cluster.kubernetes_version,
         "cni": cluster.cni,
         "kubeconfig": str(paths.admin_kubeconfig(cluster.control_plane.name)),
@@ -75,6 +67,19 @@ def status(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Any]:
         "changedFlags": [],
         "simulated": [],
     }
+
+
+def _problem(cluster: ClusterRecord, machines: Mapping[str, str], states: Mapping[str, str], *, unread: str, has_daemon: bool) -> str:
+    """Return the most important problem, '' if there is none. `unread` is why the Nodes cannot be read."""
+    others = [f"{name} is {state.lower()}" for name, state in machines.items() if state != RUNNING]
+    if not has_daemon and len(others) < len(machines):
+        return f"its daemon, which forwards ports, is not running; `sudo kubewright up --name {cluster.name}` starts one"
+    if others:
+        return f"{', '.join(others)}; `sudo kubewright up --name {cluster.name}` starts them"
+    lacking = [name for name, state in states.items() if state == NO_NETWORK]
+    if lacking and cluster.cni == NO_CNI and not unread:
+        return f"no network plugin runs on {', '.join(lacking)}: Nodes become Ready, and pods start, when you install one (--cni none)"
+    return unread
 
 
 def state_of(machine: Machine) -> str:
