@@ -12,11 +12,13 @@ from typing import cast
 import pytest
 
 from busy import HANGS
+from kubewright.base.errors import PreflightFailed
 from kubewright.base.events import Event
 from kubewright.base.records import replace
 from kubewright.binaries import BinarySources
 from kubewright.cli.handlers import machines as commands
 from kubewright.cli.main import main
+from kubewright.cli.printers.failure import write_error
 from kubewright.host.programs.commands import Ended
 from kubewright.local import record
 from kubewright.local.paths import ClusterPaths
@@ -56,6 +58,14 @@ def test_an_operations_error_is_reported_with_its_hint() -> None:
     error = operations._failure("init", members.machine_of_group(ClusterPaths(Path("/c/dev")), "one"), said)
     assert (error.what, error.remedy) == ("init failed on one", "fix it then again")
     assert error.detail == "[preflight] checks failed\n  a detail"
+
+
+def test_the_failed_checks_of_an_operation_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    failed = PreflightFailed("preflight checks failed", detail="[ERROR NumCPU]: 1 processor\n2 are needed\n[ERROR Mem]: 1 MB")
+    write_error(failed, verbosity=0, kubeadm=True, phases=True)
+    said = ["noise", *capsys.readouterr().err.splitlines()]
+    error = operations._failure("init", members.machine_of_group(ClusterPaths(Path("/c/dev")), "one"), said)
+    assert error.detail.splitlines()[:4] == ["\t[ERROR NumCPU]: 1 processor", "\t2 are needed", "\t[ERROR Mem]: 1 MB", failed.what]
 
 
 class Hanging(Machine):

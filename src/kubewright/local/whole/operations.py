@@ -22,6 +22,8 @@ _DOCUMENT: Final = "/run/kubewright-configuration.yaml"
 """In memory, and only while the operation runs: it contains a token."""
 _HINT: Final = "hint: "
 _ERROR: Final = "error: "
+_CHECKS: Final = "[preflight] "
+"""Begins the lines before and after the failed checks of kubeadm's commands, which come before the error."""
 
 
 def operate(machine: Machine, words: Sequence[str], document: str, *, reporter: Reporter) -> list[Change]:
@@ -77,8 +79,8 @@ def _passed_on(line: str, machine: Machine, reporter: Reporter) -> str:
 
 
 def _failure(operation: str, machine: Machine, said: list[str]) -> ComponentFailed:
-    start = next((number for number, line in enumerate(said) if line.startswith(_ERROR)), 0)
-    lines = [line.removeprefix(_ERROR) for line in said[start:]]
+    start = next((number for number, line in enumerate(said) if line.startswith((_ERROR, _CHECKS))), 0)
+    lines = [line.removeprefix(_ERROR) for line in said[start:] if not line.startswith(_CHECKS)]
     hints = [line.removeprefix(_HINT) for line in lines if line.startswith(_HINT)]
     detail = "\n".join(line for line in lines if not line.startswith(_HINT))
     return ComponentFailed(f"{operation} failed on {machine.name}", detail=detail, remedy=" ".join(hints))
