@@ -262,6 +262,12 @@ nodeRegistration: {ignorePreflightErrors: [Swap], taints: [{key: reserved, effec
     assert registration["ignorePreflightErrors"] == ["Swap", "SystemVerification"]
 
 
+def test_nothing_is_added_if_the_user_waives_all_checks() -> None:
+    config = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nnodeRegistration: {ignorePreflightErrors: [All]}\n"
+    registration = of_kind(init(replace(ALONE, config=config), unverified=True), "InitConfiguration")["nodeRegistration"]
+    assert registration["ignorePreflightErrors"] == ["All"]  # `all` cannot be combined with names of checks
+
+
 DUAL = """\
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: InitConfiguration

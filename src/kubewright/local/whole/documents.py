@@ -223,7 +223,9 @@ def _registration(name: str, addresses: Sequence[str], *, unverified: bool, give
     registration: dict[str, Any] = {"name": name}
     if unverified:
         ignored = given.get("ignorePreflightErrors")
-        registration["ignorePreflightErrors"] = [*(ignored if isinstance(ignored, list) else []), "SystemVerification"]
+        names = ignored if isinstance(ignored, list) else []
+        everything = any(str(name).lower() == "all" for name in names)  # which cannot be combined with names
+        registration["ignorePreflightErrors"] = names if everything else [*names, "SystemVerification"]
     if any(map(is_ipv6, addresses)):
         value, arguments = ",".join(addresses), given.get("kubeletExtraArgs")
         others = arguments if isinstance(arguments, list) else []
