@@ -107,9 +107,13 @@ def check_documents(cluster: Cluster, workers: list[str]) -> None:
         assert found["kubeletconfig"]["featureGates"] == {"AllAlpha": False}
 
 
+def start_pods(cluster: Cluster) -> None:
+    """Start the pods that `check_pods` checks: kubelets take a while to find the one that writes too much."""
+    cluster.kubectl("apply", "-f", "-", text=_MANIFEST)
+
+
 def check_pods(cluster: Cluster) -> None:
     """Containers start in order, and end where their limits are; logs are followed, files copied, ports forwarded."""
-    cluster.kubectl("apply", "-f", "-", text=_MANIFEST)
     cluster.kubectl("wait", "--for=condition=Ready", "pod/course", "--timeout", "10m")
     order = "first\nsidecar\nmain\n"
     eventually(lambda: cluster.in_pod("course", "cat", "/shared/order") == order, "the main container")

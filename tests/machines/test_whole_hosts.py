@@ -167,6 +167,7 @@ def test_a_cluster_of_a_user_on_a_host_with_a_vpn_and_a_firewall(
     check_layers(cluster)
     cluster.kubectl("apply", "-f", "-", text=WORKLOAD)
     cluster.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout", "10m")
+    real_pods.start_pods(cluster)
 
     (readable / "www").mkdir()
     (readable / "www" / "said").write_text(SAYS)
