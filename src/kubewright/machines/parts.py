@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
 from kubewright import binaries
 from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.level import KUBERNETES
 from kubewright.base.records import dataclass
 from kubewright.binaries import BinarySources
-from kubewright.machines.base import ensure_base
+from kubewright.machines.base import ensure_base, place
 from kubewright.machines.images import PROGRAMS, of_release
 from kubewright.machines.kit import OPTIONAL, PLACES, ensure_kit, programs
-from kubewright.machines.places import cache, locked, usual_modes
+from kubewright.machines.places import cache, locked, making, usual_modes
 from kubewright.machines.store import ensure_store
 from kubewright.machines.tree import providing
+
+_FILE: Final = "parts"
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,21 @@ class Parts:
     base: Path
     kit: Path
     store: Path
+
+    def remember(self, directory: Path) -> None:
+        """Write down, in the directory of a group, of which kit and store its machines are made. The Debian tree has one place."""
+        with making(directory / _FILE) as partial:
+            partial.write_text("\n".join(map(str, (self.kit, self.store))), encoding="utf-8")
+
+    @classmethod
+    def remembered(cls, directory: Path) -> Parts | None:
+        """Return the parts of a group's machines; None if they are not known, or do not all exist any more."""
+        try:
+            kit, store = map(Path, (directory / _FILE).read_text(encoding="utf-8").split("\n"))
+        except (FileNotFoundError, ValueError):
+            return None
+        found = cls(place(), kit, store)
+        return found if found.base.exists() and kit.exists() and store.exists() else None
 
 
 @usual_modes()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 from busy import HANGS
 from kubewright.base.errors import PreflightFailed
-from kubewright.base.events import Event
+from kubewright.base.events import Event, SilentReporter
 from kubewright.base.records import replace
 from kubewright.binaries import BinarySources
 from kubewright.cli.handlers import machines as commands
@@ -24,8 +25,10 @@ from kubewright.local import record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
 from kubewright.local.whole import machines, members, operations
+from kubewright.machines import parts
 from kubewright.machines.cgroups import Cgroups
 from kubewright.machines.machine import Machine
+from kubewright.machines.parts import Parts
 from kubewright.machines.places import MachinePlaces
 
 PROCESSES = ClusterRecord(name="dev", id="0" * 32, machines=(LocalMachineRecord(name="dev-control-plane", address="127.0.0.11"),))
@@ -41,7 +44,7 @@ def test_commands_that_start_machines_find_programs_as_up_does(tmp_path: Path, m
     found = list[BinarySources]()
     (tmp_path / "dev").mkdir()
     record.save(WHOLE, tmp_path / "dev" / "cluster.json")
-    monkeypatch.setattr(machines, "require_root", lambda _: None)
+    monkeypatch.setattr(machines, "require_root", lambda _, **__: None)
     monkeypatch.setattr(machines, "start", lambda *_, sources, **__: found.append(sources))
     monkeypatch.setattr(commands, "bring_up", lambda *_, sources, **__: found.append(sources))
     where = ("--name", "dev", "--state-dir", str(tmp_path), "--binaries-dir", "/programs")
@@ -51,6 +54,58 @@ def test_commands_that_start_machines_find_programs_as_up_does(tmp_path: Path, m
         (Path("/programs"), "--binaries-dir or KUBEWRIGHT_BINARIES_DIR")
     ] * 2
     assert not any("kubernetes-version" in one.flags for one in found)
+
+
+@pytest.mark.parametrize(("chosen", "kept", "taken"), [(False, True, "of the last up"), (True, True, "chosen"), (False, False, "chosen")])
+def test_a_machine_starts_with_the_parts_of_the_last_up_while_they_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, chosen: bool, kept: bool, taken: str
+) -> None:
+    paths = ClusterPaths(tmp_path / "dev")
+    paths.root.mkdir(mode=0o700)
+    record.save(WHOLE, paths.record)
+    monkeypatch.setattr(members, "directory", lambda _: tmp_path / "disks")
+    monkeypatch.setattr(parts, "place", lambda: tmp_path / "base")
+    former, others = (parts_in(tmp_path / place) for place in ("of the last up", "chosen"))
+    former.remember(tmp_path / "disks")
+    if not kept:
+        former.kit.rmdir()
+    asked, started = list[Path](), list[Parts]()
+    monkeypatch.setattr(machines, "ensure_parts", lambda *, sources, **_: asked.append(sources.cache) or others)
+    monkeypatch.setattr(members, "claim_network", lambda *_: None)
+    monkeypatch.setattr(members, "group_of", lambda *_, parts, **__: Starting(parts, started))
+    sources = BinarySources(cache=tmp_path / "cache")
+    assert machines.start(paths, "dev-control-plane", sources=sources, chosen=chosen, reporter=SilentReporter())
+    assert started == [former if taken == "of the last up" else others]
+    assert asked == ([tmp_path / "cache"] if taken == "chosen" else [])
+
+
+class Starting:
+    """A group of machines that notes its parts when machines are started."""
+
+    def __init__(self, parts: Parts, started: list[Parts]) -> None:
+        self._parts = parts
+        self._started = started
+
+    def up(self, only: list[str]) -> list[str]:
+        self._started.append(self._parts)
+        return only
+
+
+def parts_in(directory: Path) -> Parts:
+    found = Parts(directory.parent / "base", directory / "kit", directory / "store")
+    for path in (found.base, found.kit, found.store):
+        path.mkdir(parents=True, exist_ok=True)
+    return found
+
+
+def test_only_root_chooses_the_programs_of_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert main(["local", "machine", "start", "dev-worker-1", "--binaries-dir", "/my programs", "--state-dir", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: only root can choose the programs of machines\nhint: run `sudo ")
+    assert said.endswith(" local machine start dev-worker-1 --binaries-dir '/my programs'`\n")
 
 
 def test_an_operations_error_is_reported_with_its_hint() -> None:

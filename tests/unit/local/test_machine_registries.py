@@ -151,6 +151,7 @@ def test_what_was_made_before_a_proxy_is_refused_is_removed(tmp_path: Path, monk
         return network
 
     monkeypatch.setattr(members, "claim_network", claim_network)
+    monkeypatch.setattr(members, "directory", lambda _: tmp_path / "disks")
     monkeypatch.setattr(up, "sweep", lambda _: done.append("swept"))
     monkeypatch.setenv("HTTPS_PROXY", "socks5://192.0.2.1:1080")
     sources = BinarySources(cache=tmp_path / "cache")

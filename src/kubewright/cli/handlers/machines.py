@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -55,10 +56,13 @@ def stop(parsed: Parsed) -> int:
 
 
 def start(parsed: Parsed) -> int:
-    """Start a machine."""
+    """Start a machine. Root decides which programs run in it: without a choice, they are those of the last `up`."""
+    name, chosen = parsed.text("machine"), parsed.text("binaries-dir")
+    if chosen:
+        machines.require_root(f"local machine start {name} --binaries-dir {shlex.quote(chosen)}", to="choose the programs of machines")
 
     def begin(paths: ClusterPaths, name: str, reporter: Reporter) -> bool:
-        return machines.start(paths, name, sources=sources(parsed), reporter=reporter)
+        return machines.start(paths, name, sources=sources(parsed), chosen=bool(chosen), reporter=reporter)
 
     return _changed(parsed, "start", begin, done="runs", not_done="ran already")
 
@@ -129,7 +133,7 @@ def _whole(paths: ClusterPaths) -> ClusterRecord:
 
 def _changed(parsed: Parsed, verb: str, change: Callable[[ClusterPaths, str, Reporter], bool], *, done: str, not_done: str) -> int:
     name = parsed.text("machine")
-    if os.geteuid() != 0 and verb in commands.CHANGES and "binaries-dir" not in parsed.given:
+    if os.geteuid() != 0 and verb in commands.CHANGES:
         return _changed_by_daemon(parsed, verb, name)
     machines.require_root(f"local machine {verb} {name}")
     paths, _ = _cluster_of(parsed, name)

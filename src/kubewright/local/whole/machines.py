@@ -19,7 +19,7 @@ from kubewright.local.up_options import UpOptions
 from kubewright.local.whole import endpoints, members, owner, registries, removal, scheduling
 from kubewright.local.whole.services import client
 from kubewright.machines.machine import Machine
-from kubewright.machines.parts import ensure_parts
+from kubewright.machines.parts import Parts, ensure_parts
 
 
 def kill(paths: ClusterPaths, name: str) -> bool:
@@ -90,13 +90,17 @@ def addition(cluster: ClusterRecord, name: str = "") -> tuple[str, UpOptions]:
     return name or worker, found[name or worker]
 
 
-def start(paths: ClusterPaths, name: str, *, sources: BinarySources, reporter: Reporter) -> bool:
-    """Start a machine with its disk and wait for its container runtime, or resume a paused one; returns whether it was not running."""
+def start(paths: ClusterPaths, name: str, *, sources: BinarySources, chosen: bool, reporter: Reporter) -> bool:
+    """Start a machine with its disk and wait for its container runtime, or resume a paused one; returns whether it was not running.
+
+    Its parts are those of the last `up`. If they do not exist any more, or the user has `chosen` sources, they are taken from these.
+    """
     with _machines_changed(paths, f"start of machine {name}") as cluster:
         members.machine_of(paths, cluster, name)
         mounts.require_sources(cluster.mounted)
         registries.require_directory(cluster)
-        parts = ensure_parts(version=cluster.kubernetes_version, sources=sources, reporter=reporter)
+        parts = None if chosen else Parts.remembered(members.directory(paths))
+        parts = parts or ensure_parts(version=cluster.kubernetes_version, sources=sources, reporter=reporter)
         network = members.claim_network(paths, cluster)
         shared = registries.shared(paths)
         return bool(members.group_of(paths, cluster, network=network, parts=parts, shared=shared).up([name]))
@@ -111,10 +115,10 @@ def running(paths: ClusterPaths, cluster: ClusterRecord) -> list[Machine]:
     return alive
 
 
-def require_root(what: str) -> None:
+def require_root(what: str, *, to: str = "add and remove machines") -> None:
     """Raise HostError, with the same command as root as its remedy, unless the user is root."""
     if os.geteuid() != 0:
-        raise HostError("only root can add and remove machines", remedy=f"run `sudo kubewright {what}`")
+        raise HostError(f"only root can {to}", remedy=f"run `sudo kubewright {what}`")
 
 
 @contextmanager

@@ -86,6 +86,7 @@ def up(paths: ClusterPaths, options: UpOptions, *, sources: BinarySources, repor
             sweep(paths)  # of a start that did not succeed
         with _undone_on_failure(paths), holding(Deadline(options.within, clock=clock)):
             network = members.claim_network(paths, cluster)
+            parts.remember(members.directory(paths))
             cluster = replace(_addressed(cluster, network), disks=str(disks()))
             former = found if found is not None and found.made else cluster
             with owner.acting_as(user):
