@@ -174,6 +174,9 @@ class Servers(RecordingKube):
         pass
 
     def exchange(self, request: Any, /) -> Response:
+        if self.box.starting:
+            self.box.starting -= 1
+            return Response(status=500, headers={}, body=b"[-]poststarthook/start-apiextensions-controllers failed\n")
         ready = not {self.server, "all"} & self.box.unready
         return Response(status=200 if ready else 500, headers={}, body=b"ok" if ready else b"[-]etcd failed\n")
 
@@ -218,6 +221,8 @@ class Box:
         shutil.rmtree(self.root)
         shutil.copytree(self.root.with_name("first"), self.root)
         self.kube, self.unready, self.own_server = RecordingKube(), set[str](), ""
+        self.starting = 0
+        """How many answers to /readyz say that an API server has just been started."""
         self.etcd = Cluster(self)
         self.reporter, self.services = RecordingReporter(), Kubelet()
         self.done, self.dies = 0, 0
@@ -512,6 +517,15 @@ def test_a_machine_waits_while_another_one_replaces_its_member(box: Box) -> None
     box.run()
     _require_replaced(box)
     assert waited == [True]
+
+
+def test_a_lease_that_a_killed_run_has_kept_is_released_although_the_api_server_has_just_been_started(box: Box) -> None:
+    box.run()
+    lease = box.kube.get(LEASE, "kubewright-operation", "kube-system")
+    box.kube.update({**lease, "spec": {**lease["spec"], "holderIdentity": "one"}})
+    box.starting = 4
+    box.run()
+    assert (box.starting, box.kube.get(LEASE, "kubewright-operation", "kube-system")["spec"]["holderIdentity"]) == (0, "")
 
 
 def test_a_member_that_an_upgrade_could_not_bring_back_is_replaced(box: Box) -> None:

@@ -22,7 +22,7 @@ from kubewright.lifecycle.machine import LONG
 from kubewright.lifecycle.operation import Bound, RunContext
 from kubewright.lifecycle.steps import checkpoint, operation_lease, stopping
 from kubewright.lifecycle.steps.checkpoint import Checkpoint, State
-from kubewright.lifecycle.steps.health import ComponentWaiter, HealthEndpoint, unready
+from kubewright.lifecycle.steps.health import ComponentWaiter, HealthEndpoint, unready, unready_once_started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ SERVING: Final = 600.0
 STOPPING: Final = 120.0
 """Seconds until they must have stopped."""
 _STARTING: Final = 60.0
-"""Seconds for etcd to answer if it may just have been started."""
+"""Seconds for etcd, or for the API server, to be ready if it may just have been started."""
 _ANSWERS: Final = 5.0
 """Seconds for the answer of an API server that may be down."""
 
@@ -109,9 +109,13 @@ class MemberContext(RunContext, Generic[Request]):
             access = load_access(self.host.layout.kubeconfig("admin"), read=self.host.read)
         except KubewrightError:
             return None
-        own = [access.server] if self.host.state(self.member.layout.manifest("etcd")) is not None else []
-        servers = (*self.other_servers(), *own)
-        return next((server for server in servers if unready(self.administrator(server, timeout=_ANSWERS)) is None), None)
+        for server in self.other_servers():
+            if unready(self.administrator(server, timeout=_ANSWERS)) is None:
+                return server
+        if self.host.state(self.member.layout.manifest("etcd")) is None:
+            return None
+        own = self.administrator(access.server, timeout=_ANSWERS)
+        return access.server if unready_once_started(own, waiter=self.waiter, within=_STARTING) is None else None
 
     def administrator(self, server: str, *, timeout: float = LONG) -> KubeAPI:
         """Return the administrator's client of the API server at a URL. Raises as `load_access` does."""

@@ -115,33 +115,37 @@ def api_server(components: ComponentWaiter, *, probe: KubeAPI, manifests: Deferr
 def unready(probe: KubeAPI) -> str | None:
     """Return why an API server does not report ready; None if it does."""
     try:
-        return _not_ready(probe)
+        answer = probe.raw("GET", "/readyz")
     except APIError as error:
         return str(error)
-
-
-def unready_for_good(probe: KubeAPI, *, waiter: Waiter, within: float) -> str | None:
-    """Return why an API server does not report ready; None if it does.
-
-    One that answers is waited for, for `within` seconds, because it is starting. One that does not answer may never
-    answer again.
-    """
-    if unready(probe) is None:
-        return None
-    with suppress(APIError, WaitTimeout):
-        waiter.until(lambda: _not_ready(probe), within=within, saying="the API server to be ready")
-    return unready(probe)
-
-
-def _not_ready(probe: KubeAPI) -> str | None:
-    answer = probe.raw("GET", "/readyz")
     return None if answer.status == 200 else _failing(answer.body.decode(errors="replace"))
 
 
+def unready_once_started(probe: KubeAPI, *, waiter: Waiter, within: float) -> str | None:
+    """Return why an API server does not report ready; None if it does.
+
+    One that is starting is waited for, for `within` seconds: it answers, and has etcd. Any other may never be ready.
+    """
+    with suppress(APIError, WaitTimeout):
+        if _starting(probe) is not None:
+            waiter.until(lambda: _starting(probe), within=within, saying="the API server to be ready")
+    return unready(probe)
+
+
+def _starting(probe: KubeAPI) -> str | None:
+    """Return the checks that fail until an API server has started; None if there are none, or if etcd fails, too."""
+    names = _failed(probe.raw("GET", "/readyz").body.decode(errors="replace"))
+    return f"not yet: {', '.join(names)}" if names and not any(name.startswith("etcd") for name in names) else None
+
+
 def _failing(body: str) -> str:
-    """Return the names of the failed checks in /readyz."""
-    names = [line.removeprefix("[-]").split(" ")[0] for line in body.splitlines() if line.startswith("[-]")]
+    names = _failed(body)
     return f"not yet: {', '.join(names)}" if names else "it is not ready"
+
+
+def _failed(body: str) -> list[str]:
+    """Return the names of the failed checks in /readyz."""
+    return [line.removeprefix("[-]").split(" ")[0] for line in body.splitlines() if line.startswith("[-]")]
 
 
 def checks(configuration: Configuration, *, layout: Layout, addresses: Addresses, detected: Detected) -> Mapping[str, HealthEndpoint]:

@@ -189,7 +189,7 @@ def _ready_api(ctx: UpgradeContext) -> KubeAPI | None:
 
 
 def _unready(ctx: UpgradeContext, api: KubeAPI) -> str | None:
-    return health.unready_for_good(api, waiter=ctx.waiter, within=ctx.timeouts.kubernetes_api_call.seconds)
+    return health.unready_once_started(api, waiter=ctx.waiter, within=ctx.timeouts.kubernetes_api_call.seconds)
 
 
 def _turn(ctx: UpgradeContext, api: KubeAPI | None) -> AbstractContextManager[None]:
