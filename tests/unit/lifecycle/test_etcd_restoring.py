@@ -8,6 +8,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from kubewright.base.events import Line, RecordingReporter, Waited, Warned
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.wait import InstantWaiter, Wait
 from kubewright.host.desired import File
+from kubewright.http.messages import Response
 from kubewright.kube.recording import RecordingKube
 from kubewright.kube.resources import LEASE, NODE
 from kubewright.lifecycle import engine
@@ -471,6 +473,30 @@ def test_controllers_and_kubelets_that_do_not_work_with_the_restored_data_are_na
     told = [event.text for event in box.reporter.events if isinstance(event, Warned) and "restored data" in event.text]
     assert [text.partition("not renewed since: ")[2] for text in told] == ["kube-controller-manager, Node two)"]
     assert box.states() == [State.DONE]
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_stopped_control_planes_are_known_by_their_pods_if_etcd_could_not_name_them(box: Box, killed: bool) -> None:
+    class Unready(Restored):
+        """Was not ready before the restore."""
+
+        def raw(self, method: str, path: str, **more: Any) -> Any:
+            return Response(status=500, headers={}, body=b"") if path == "/readyz" else super().raw(method, path, **more)
+
+    wish: dict[str, Any] = {"from_this_member": True, "peers_are_gone": True}
+    Path(box.layout.etcd_data / "member/snap").mkdir()
+    Path(box.layout.etcd_data / "member/snap/db").write_bytes(b"own")
+    if killed:
+        with pytest.raises(Killed):
+            box.run(**wish, dies_when=box.new_data)
+    box.api = Unready({"node1", "two"})
+    for node in ("node1", "two"):
+        box.api.create(_pod_of_etcd(node, f"https://{ADDRESS}:2379"))
+    box.api.create(_lease("node1", "kube-node-lease", f"{datetime.now(UTC) + timedelta(minutes=1):%Y-%m-%dT%H:%M:%S.%fZ}"))
+    box.run(**wish)
+    assert [event.text for event in box.reporter.events if isinstance(event, Warned) and "restored data" in event.text] == []
+    said = [event.text for event in box.reporter.events if isinstance(event, Line)]
+    assert sum(text.startswith("On the other control planes (two) run `kubewright etcd member replace`") for text in said) == 1
 
 
 def test_a_plan_waits_for_no_leases_and_a_restored_cluster_in_which_all_work_is_not_warned_about(box: Box) -> None:

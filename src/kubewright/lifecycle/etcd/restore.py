@@ -9,12 +9,14 @@ place already, and otherwise with the old data.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from pathlib import PurePosixPath
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from kubewright.base.errors import HostError
+from kubewright.base.errors import APIError, HostError
 from kubewright.etcd.api import Status
 from kubewright.host.desired import File, Generated, Service
+from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.etcd import descriptions, etcdutl, leasing, restore_checks, restored_objects, this_member
 from kubewright.lifecycle.etcd.context import RestoreContext
@@ -28,6 +30,9 @@ from kubewright.lifecycle.steps.kubelet import SERVICE
 from kubewright.lifecycle.steps.replacement import Replacement, carry_out
 from kubewright.lifecycle.steps.static_pods import HAS_DATA
 from kubewright.workflow.phases import Phase, Phases, Step
+
+if TYPE_CHECKING:
+    from kubewright.kube.api import KubeAPI
 
 _DATABASE: Final = "snap/db"
 """The path of the database in the directory of a member."""
@@ -75,9 +80,27 @@ def _restore(ctx: RestoreContext) -> Iterator[Step]:
     yield from swap.finish()  # not before the checkpoint is done: without old data, nothing else shows that the new data is in place
     if ctx.host.state(swap.aside) is not None:
         ctx.say(f"etcd has one member now, {member.name}; its earlier data is in {swap.aside}: remove it when you no longer need it")
+    others = others or _other_members(ctx)
     yield from _look_at_objects(ctx, nodes, stopped=others)
     if others:
         ctx.say(f"On the other control planes ({', '.join(others)}) run `kubewright etcd member replace`, or reset them and join new ones")
+
+
+def _restored_api(ctx: RestoreContext) -> KubeAPI | None:
+    """Return the administrator's client of this machine's API server; None without an API server, or without credentials."""
+    has_access = ctx.member.api_server and ctx.host.state(ctx.member.layout.kubeconfig("admin")) is not None
+    return ctx.administrator(ctx.member.api_server) if has_access else None
+
+
+def _other_members(ctx: RestoreContext) -> list[str]:
+    """Return the other control planes by the pods of their etcd in the restored data.
+
+    The member of this machine could not name them if it did not answer, for example because a run that was killed has stopped it.
+    """
+    api = _restored_api(ctx)
+    with suppress(APIError):
+        return sorted({*stacked_etcd.by_node(api)} - {ctx.member.name}) if api is not None else []
+    return []
 
 
 def _look_at_objects(ctx: RestoreContext, before: frozenset[str] | None, *, stopped: Collection[str]) -> Iterator[Step]:
@@ -86,9 +109,9 @@ def _look_at_objects(ctx: RestoreContext, before: frozenset[str] | None, *, stop
     `before` are the earlier Nodes. Webhooks that could not be listed then are listed now. The kubelets of control planes
     that are `stopped` have no API server.
     """
-    if not ctx.member.api_server or ctx.host.state(ctx.member.layout.kubeconfig("admin")) is None:
+    api = _restored_api(ctx)
+    if api is None:
         return
-    api = ctx.administrator(ctx.member.api_server)
     if ctx.cluster_api is None:
         restored_objects.warn_of_webhooks(api, reporter=ctx.reporter)
     after = restored_objects.nodes(api)
