@@ -89,7 +89,19 @@ def directory(writer: Host, machine: TargetMachine, *, variable: str, prefix: st
         writer.ensure(Directory(path=made, mode=0o700))
         yield made
     finally:
+        _remove(made)
+
+
+def _remove(made: PurePosixPath) -> None:
+    """Remove a directory with keys, also if a signal comes meanwhile; later ones have no effect (cli.main).
+
+    When a terminal is closed, writing to it may fail before the signal comes.
+    """
+    try:
         remove_tree(made)
+    except KeyboardInterrupt:
+        remove_tree(made)
+        raise
 
 
 def write(host: Host, place: PurePosixPath, *, writer: Host, copies: Iterable[PurePosixPath], reporter: Reporter) -> list[Change]:

@@ -12,6 +12,7 @@ from kubewright.apis.machine import Layout
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import UsageError
 from kubewright.base.randomness import SeededRandom
+from kubewright.host.filesystem.trees import remove_tree
 from kubewright.host.real import RealHost
 from kubewright.kube.recording import DryRunKube, RecordingKube, dry_run_lines
 from kubewright.kube.resources import CLUSTER_ROLE_BINDING, named
@@ -175,6 +176,24 @@ class TestDirectory:
     def test_a_relative_directory_is_refused(self, tmp_path):
         with pytest.raises(UsageError, match="not an absolute path"), self.given(tmp_path, environment={VARIABLE: "here"}):
             pytest.fail("not reached")
+
+    def test_a_temporary_directory_is_removed_although_a_signal_comes_meanwhile(self, tmp_path, monkeypatch):
+        """A write to a terminal that was closed may fail before the signal comes."""
+        removals = []
+
+        def interrupted(path):
+            removals.append(path)
+            if len(removals) == 1:
+                Path(path, "ca.crt").unlink()
+                raise KeyboardInterrupt
+            remove_tree(path)
+
+        monkeypatch.setattr(dry_runs, "remove_tree", interrupted)
+        with pytest.raises(KeyboardInterrupt), self.given(tmp_path, environment={}, root=True) as found:
+            for name in ("ca.crt", "ca.key"):
+                Path(found, name).touch()
+            raise OSError("the terminal was closed")
+        assert (removals, Path(found).exists()) == ([found] * 2, False)
 
     @pytest.mark.parametrize("root", [True, False])
     def test_a_temporary_directory_is_always_removed(self, tmp_path, root):
