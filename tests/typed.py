@@ -48,7 +48,7 @@ _CHANGING: Final = (
     (re.compile(r"\b(?:\d+[smhd])+\b"), "AGE"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+Z"), "TIME"),
     (re.compile(r"\b[\d.]+ [kM]?B\b"), "SIZE"),
-    (re.compile(r"\b[0-9a-f]{16}\b"), "ID"),
+    (re.compile(r"\b[0-9a-f]{12,16}\b"), "ID"),  # of etcd, without leading zeros
     (re.compile(r"\b(revision|keys) +\d+\b"), r"\1 NUMBER"),
     (re.compile(r"\b\d+ files\b"), "FILES"),
     (re.compile(r"\s+"), " "),

@@ -76,6 +76,7 @@ def test_a_service_runs_the_program_under_the_name_it_was_called_by(bed: Bed) ->
     two.run("ln", "-s", PROGRAM, "/usr/local/bin/kubewright")
     two.run("mkdir", "-p", "/etc/kubernetes")
     write(two, "/etc/kubernetes/kubelet.conf", NOBODY)
+    two.run("systemctl", "stop", "kubelet")  # as it has no configuration, it is started again and again
     two.run("kubewright", "agent", "install", "--kubeconfig", "/etc/kubernetes/kubelet.conf")
     assert "path=/usr/local/bin/kubewright " in two.run("systemctl", "show", "-P", "ExecStart", "kubewright-agent").out
     eventually(
