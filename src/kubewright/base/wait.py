@@ -27,7 +27,7 @@ Condition = Callable[[], str | None]
 Remedy = str | Callable[[], str]
 """The hint for a failed wait. A function is called after the diagnosis, and may use its findings."""
 Failed = Callable[[Exception, int], None]
-"""Is called after a failed attempt, with its error and number."""
+"""Called after a failed attempt with its error and its number, from 1 on."""
 REPORT_AFTER = 1.0
 """Seconds between two `Waiting` events: often enough for a live display, rare enough for a log."""
 LOOK_AT_LEAST = 1.0

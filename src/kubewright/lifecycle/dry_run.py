@@ -93,9 +93,9 @@ def directory(writer: Host, machine: TargetMachine, *, variable: str, prefix: st
 
 
 def _remove(made: PurePosixPath) -> None:
-    """Remove a directory with keys, also if a signal comes meanwhile; later ones have no effect (cli.main).
+    """Remove a directory with keys, also if it is interrupted.
 
-    When a terminal is closed, writing to it may fail before the signal comes.
+    When a terminal is closed, a write to it may fail before SIGHUP arrives, so that the signal arrives during the removal.
     """
     try:
         remove_tree(made)

@@ -492,7 +492,7 @@ def test_stopped_control_planes_are_known_by_their_pods_if_etcd_could_not_name_t
     box.api = Unready({"node1", "two"})
     for node in ("node1", "two"):
         box.api.create(_pod_of_etcd(node, f"https://{ADDRESS}:2379"))
-    box.api.create(_lease("node1", "kube-node-lease", f"{datetime.now(UTC) + timedelta(minutes=1):%Y-%m-%dT%H:%M:%S.%fZ}"))
+    box.api.create(_lease("node1", "kube-node-lease", f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%S.%fZ}"))
     box.run(**wish)
     assert [event.text for event in box.reporter.events if isinstance(event, Warned) and "restored data" in event.text] == []
     said = [event.text for event in box.reporter.events if isinstance(event, Line)]

@@ -140,7 +140,7 @@ def test_a_directory_with_files_is_refused_and_stays(tmp_path: Path) -> None:
         sink.open()
     with pytest.raises(HostError, match="cannot write to") as caught:
         Sink(tmp_path / "none" / "below", owner=None, reporter=SilentReporter()).open()
-    assert caught.value.remedy == "choose a directory in one that exists and is yours"
+    assert caught.value.remedy == "choose a directory in one that exists and that you can write to"
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 

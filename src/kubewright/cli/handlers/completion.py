@@ -47,7 +47,7 @@ def script(shell: str, *, program: str, table: Table = TABLE) -> str:
     import shtab
 
     found: str = shtab.complete(_tree(table, program), shell=shell)
-    return found.replace("\ncomplete -o ", "\ncomplete -o default -o ")
+    return found.replace("\ncomplete -o ", "\ncomplete -o default -o ")  # in bash; shtab has no option for it
 
 
 def _tree(table: Table, program: str) -> argparse.ArgumentParser:

@@ -150,7 +150,7 @@ class ClusterHealth:
     def _remedy(self) -> str:
         kinds = {alarm.kind for alarm in self.alarms}
         if self.unknown:
-            return "find out why etcd does not run: `crictl ps -a --name etcd` shows its containers, and `crictl logs` what they say"
+            return "find out why etcd does not run: `crictl ps -a --name etcd` shows its containers, and `crictl logs` their output"
         if "CORRUPT" in kinds or self._is_split:
             disarm = "disarm the alarm (etcdctl alarm disarm), and then " if kinds else ""  # nothing is replaced while it is raised
             return f"{disarm}replace the member whose data is wrong, on its machine: kubewright etcd member replace"

@@ -18,6 +18,7 @@ from kubewright.manifests.pods import Inputs, probe_host
 
 if TYPE_CHECKING:
     from kubewright.base.events import Waited
+    from kubewright.http.messages import Response
     from kubewright.kube.api import KubeAPI
     from kubewright.lifecycle.deferred_manifests import DeferredManifests
     from kubewright.lifecycle.diagnosis.cluster import BootstrapLook
@@ -118,7 +119,7 @@ def unready(probe: KubeAPI) -> str | None:
         answer = probe.raw("GET", "/readyz")
     except APIError as error:
         return str(error)
-    return None if answer.status == 200 else _failing(answer.body.decode(errors="replace"))
+    return None if answer.status == 200 else _reason(_failed(answer))
 
 
 def unready_once_started(probe: KubeAPI, *, waiter: Waiter, within: float) -> str | None:
@@ -134,18 +135,18 @@ def unready_once_started(probe: KubeAPI, *, waiter: Waiter, within: float) -> st
 
 def _starting(probe: KubeAPI) -> str | None:
     """Return the checks that fail until an API server has started; None if there are none, or if etcd fails, too."""
-    names = _failed(probe.raw("GET", "/readyz").body.decode(errors="replace"))
-    return f"not yet: {', '.join(names)}" if names and not any(name.startswith("etcd") for name in names) else None
+    names = _failed(probe.raw("GET", "/readyz"))
+    return _reason(names) if names and not any(name.startswith("etcd") for name in names) else None
 
 
-def _failing(body: str) -> str:
-    names = _failed(body)
+def _failed(answer: Response) -> list[str]:
+    """Return the names of the failed checks in an answer of /readyz."""
+    lines = answer.body.decode(errors="replace").splitlines()
+    return [line.removeprefix("[-]").split(" ")[0] for line in lines if line.startswith("[-]")]
+
+
+def _reason(names: Sequence[str]) -> str:
     return f"not yet: {', '.join(names)}" if names else "it is not ready"
-
-
-def _failed(body: str) -> list[str]:
-    """Return the names of the failed checks in /readyz."""
-    return [line.removeprefix("[-]").split(" ")[0] for line in body.splitlines() if line.startswith("[-]")]
 
 
 def checks(configuration: Configuration, *, layout: Layout, addresses: Addresses, detected: Detected) -> Mapping[str, HealthEndpoint]:

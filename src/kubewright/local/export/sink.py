@@ -38,7 +38,9 @@ class Sink:
                 found = next(self._directory.iterdir(), None)
         except OSError as error:
             raise HostError(
-                f"cannot write to {self._directory}", detail=reason_of(error), remedy="choose a directory in one that exists and is yours"
+                f"cannot write to {self._directory}",
+                detail=reason_of(error),
+                remedy="choose a directory in one that exists and that you can write to",
             ) from error
         if found is not None:
             raise UsageError(f"{quoted(str(self._directory))} is not empty", remedy="choose a directory that does not exist yet")
