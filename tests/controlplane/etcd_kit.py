@@ -6,6 +6,7 @@ import ctypes
 import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -111,6 +112,12 @@ class Cluster:
         chain = b"".join(blob.bytes() for blob in leaf.cert_chain_pems)
         credentials = Credentials(ca=self.authority.cert_pem.bytes(), certificate=chain, key=leaf.private_key_pem.bytes())
         return EtcdClient([self.url(name) for name in names], credentials=credentials, timeout=timeout)
+
+    def alarm(self, name: str, *, action: str, member: int, kind: str) -> None:
+        """Raise or disarm the alarm of a member, which etcd does when it runs out of space, and `etcdctl alarm disarm`."""
+        body = {"action": action, "memberID": str(member), "alarm": kind}
+        with closing(self.client(name)) as client:
+            client._ask(self.url(name), f"{action} {kind}", "/v3/maintenance/alarm", body, dict)
 
     def stop(self) -> None:
         for name in list(self.processes):

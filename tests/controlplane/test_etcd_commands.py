@@ -47,7 +47,7 @@ def _until_served(client: EtcdClient, names: tuple[str, ...]) -> None:
             known = {member.name for member in client.members(agreed=False)} >= set(names)
         except APIError:
             return False
-        return known and sum(status.healthy for status in client.statuses()) == len(names)
+        return known and sum(status.serves for status in client.statuses()) == len(names)
 
     eventually(served, "all members to serve")
 
@@ -149,6 +149,22 @@ def test_members_are_removed_while_the_others_have_a_majority(cluster: Cluster, 
     assert (found["leader"], len(found["members"])) == (other, 1)
     out, err = run("member", "remove", other, "--yes", at=other, code=4)
     assert (out, "is the only member of etcd" in err) == ("", True)
+
+
+def test_an_alarm_is_reported_with_its_remedy_and_its_member_still_counts(cluster: Cluster, run: Run) -> None:
+    leader = _status(run, when=lambda found: bool(found["leader"]))["leader"]
+    full = next(name for name in NAMES if name not in {leader, "one"})
+    [member] = [one for one in _status(run)["members"] if one["name"] == full]
+    cluster.alarm("one", action="ACTIVATE", member=int(member["id"], 16), kind="NOSPACE")
+    out, err = run("status", code=4, when=lambda text: text.count("serves") == 3)
+    assert "3 of 3 voting members serve: etcd has a majority" in out
+    assert err.startswith(f"error: etcd is not healthy\n  {full}: alarm NOSPACE\nhint: compact and defragment etcd, then disarm the alarm")
+    out, err = run("member", "remove", full, "--yes")
+    assert out == f"Removed the member {full} at {cluster.peer(full)} from etcd\n"
+    found = _status(run, code=4, when=lambda found: bool(found["leader"]))
+    assert (found["majority"], found["problems"]) == (True, [f"{int(member['id'], 16):x}: alarm NOSPACE"])  # it stays until it is disarmed
+    cluster.alarm("one", action="DEACTIVATE", member=int(member["id"], 16), kind="NOSPACE")
+    assert _status(run)["healthy"]
 
 
 def _verify(file: Path, capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

@@ -217,10 +217,10 @@ def test_a_dead_member_is_reported_and_the_others_are_queried(cluster: Cluster) 
     _join(cluster, "three")
     client = cluster.client("one", "two", "three")
     client.follow(_joining(client).look())
-    eventually(lambda: all(status.healthy for status in client.statuses()), "all of them to be healthy")
+    eventually(lambda: all(status.serves for status in client.statuses()), "all of them to be healthy")
     cluster.kill("two")
     health = {cluster.url("one"): True, cluster.url("two"): False, cluster.url("three"): True}
-    eventually(lambda: {status.endpoint: status.healthy for status in client.statuses()} == health, "the others to have a leader")
+    eventually(lambda: {status.endpoint: status.serves for status in client.statuses()} == health, "the others to have a leader")
     eventually(lambda: quorum(client.statuses()), "a quorum")
     assert len(_joining(client).look()) == 3  # asked of those that answer
     looks: list[Voters] = []
@@ -291,7 +291,7 @@ def test_an_external_etcd_that_speaks_plain_http_passes_preflight_as_with_kubead
     try:
         url = made.start_plain("one")
         client = EtcdClient([url], credentials=None)
-        eventually(lambda: client.status(url).healthy, "etcd to answer")
+        eventually(lambda: client.status(url).serves, "etcd to answer")
         (tmp_path / "kubeadm.yaml").write_text(EXTERNAL.format(version=binaries_version(), url=url))
         words = ["init", "phase", "preflight", f"--config={tmp_path}/kubeadm.yaml", "--ignore-preflight-errors=all"]
         for tool in ([program("kubeadm")], [sys.executable, "-m", "kubewright"]):

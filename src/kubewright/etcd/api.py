@@ -154,14 +154,14 @@ class Status:
     problem: str = ""
 
     @property
-    def healthy(self) -> bool:
-        """Whether it answered, follows a leader and has no alarm."""
-        return not self.problem and not self.errors and self.leader_id != 0
+    def serves(self) -> bool:
+        """Whether it answered and follows a leader: it is alive, and its vote counts, even with an alarm."""
+        return not self.problem and self.leader_id != 0
 
     @property
     def reason(self) -> str:
-        """Why it is not healthy, on one line; empty if it is."""
-        if self.healthy:
+        """Why it does not serve, on one line; empty if it does."""
+        if self.serves:
             return ""
         return f"{self.endpoint}: {self.problem or '; '.join(self.errors) or 'no leader'}"
 
@@ -234,8 +234,8 @@ def by_peer_url(members: Iterable[Member], peer_url: str) -> Member | None:
 
 
 def quorum(statuses: Iterable[Status]) -> bool:
-    """Return whether more than half of the endpoints are healthy (kubeadm v1.36: util/etcd/etcd.go)."""
-    found = [status.healthy for status in statuses]
+    """Return whether more than half of the endpoints serve (kubeadm v1.36: util/etcd/etcd.go)."""
+    found = [status.serves for status in statuses]
     return sum(found) * 2 > len(found)
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kubewright.base.errors import APIError
-from kubewright.base.records import dataclass
-from kubewright.etcd.api import Etcd, Member, Status
+from kubewright.base.records import dataclass, replace
+from kubewright.etcd import alarms
+from kubewright.etcd.api import Alarm, Etcd, Member, Status
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +29,11 @@ class DeadVoter:
 
 @dataclass(frozen=True, kw_only=True)
 class Voters:
-    """The voting members of a cluster, and the dead ones among them."""
+    """The voting members of a cluster, the dead ones among them, and the alarms that members report."""
 
     members: Sequence[Member]
     dead: Sequence[DeadVoter]
+    alarms: Sequence[Alarm] = ()
 
     @property
     def has_quorum(self) -> bool:
@@ -40,8 +42,10 @@ class Voters:
 
     def without(self, member: Member) -> Voters:
         """Return the voting members that remain after removing one."""
-        return Voters(
-            members=[one for one in self.members if one.id != member.id], dead=[one for one in self.dead if one.member.id != member.id]
+        return replace(
+            self,
+            members=[one for one in self.members if one.id != member.id],
+            dead=[one for one in self.dead if one.member.id != member.id],
         )
 
     @property
@@ -55,15 +59,15 @@ def look(etcd: Etcd, *, without: str = "") -> Voters:
     """Check every voting member.
 
     The one with the peer URL `without` counts as living: it is this machine's, which starts it. A member whose peer
-    port can be reached is alive: perhaps only its client port is blocked from here. Raises APIError if no endpoint
+    port can be reached is alive: perhaps only its client port is blocked from here. So is one with an alarm. Raises APIError if no endpoint
     returns the members.
     """
     members = [member for member in etcd.members(agreed=False) if not member.learner]
     known = {status.endpoint: status for status in etcd.statuses()}
-    healthy = {status.member_id for status in known.values() if status.healthy}
-    doubtful = [member for member in members if member.id not in healthy and without not in member.peer_urls]
+    serving = {status.member_id for status in known.values() if status.serves}
+    doubtful = [member for member in members if member.id not in serving and without not in member.peer_urls]
     dead = [DeadVoter(member=member, problem=problem) for member in doubtful if (problem := _problem(etcd, member, known))]
-    return Voters(members=members, dead=dead)
+    return Voters(members=members, dead=dead, alarms=alarms.reported(known.values()))
 
 
 def _problem(etcd: Etcd, member: Member, known: Mapping[str, Status]) -> str:
@@ -71,7 +75,7 @@ def _problem(etcd: Etcd, member: Member, known: Mapping[str, Status]) -> str:
     if not member.name:
         return "it has never started"
     said = [known.get(url) or etcd.status(url) for url in member.client_urls]
-    if any(status.healthy for status in said):
+    if any(status.serves for status in said):
         return ""
     answered = next((status.reason for status in said if not status.problem), "")
     if answered or any(not etcd.reach(url) for url in member.peer_urls):
@@ -80,14 +84,14 @@ def _problem(etcd: Etcd, member: Member, known: Mapping[str, Status]) -> str:
 
 
 def unlike_others(etcd: Etcd, endpoint: str) -> str | None:
-    """Return how the data of the member at an endpoint differs from that of a healthy voting one.
+    """Return how the data of the member at an endpoint differs from that of another voting one that serves.
 
     None if there is no other one, or if the member has reached the other one's revision with the same hash.
     """
     try:
         found = [etcd.status(one.client_urls[0]) for one in etcd.members(agreed=False) if one.client_urls and not one.learner]
         own = etcd.status(endpoint)  # after the others: it must have at least their revision
-        other = next((one for one in found if one.healthy and one.member_id != own.member_id), None)
+        other = next((one for one in found if one.serves and one.member_id != own.member_id), None)
         if other is None:
             return None
         if own.cluster_id != other.cluster_id:

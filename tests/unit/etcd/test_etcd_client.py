@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubewright.base.errors import APIError, Unreachable
-from kubewright.etcd import api
-from kubewright.etcd.api import EtcdError, Member, Status, by_peer_url, initial_cluster, quorum, refusal
+from kubewright.etcd import alarms, api
+from kubewright.etcd.api import Alarm, EtcdError, Member, Status, by_peer_url, initial_cluster, quorum, refusal
 from kubewright.etcd.client import EtcdClient
 from kubewright.http.failures import Reason, no_answer
 from kubewright.http.messages import Response
@@ -188,17 +188,18 @@ def test_started_members_are_followed_learners_last():
     assert client.endpoints == ("https://10.0.0.1:2379", "https://10.0.0.3:2379")
 
 
-def test_health_counts_answers_without_complaints():
+def test_a_member_serves_if_it_follows_a_leader_even_with_an_alarm():
     well = {"header": {"member_id": "10"}, "leader": "10", "version": "3.6.8"}
     endpoints = Endpoints(
         one=(200, well), full=(200, {**well, "errors": ["memberID:1 alarm:NOSPACE"]}), dead=None, lost=(200, {**well, "leader": "0"})
     )
     one, full, dead, lost = endpoints.client().statuses()
-    assert (one.healthy, one.version, one.reason) == (True, "3.6.8", "")
-    assert "NOSPACE" in full.reason
+    assert (one.serves, one.version, one.reason) == (True, "3.6.8", "")
+    assert (full.serves, full.reason) == (True, "")
+    assert alarms.reported([one, full, dead, full]) == [Alarm(member_id=1, kind="NOSPACE")]
     assert "connection refused" in dead.reason
     assert "no leader" in lost.reason
-    assert quorum([one, one, dead])
+    assert quorum([one, full, dead])
     assert not quorum([one, dead])
     assert not quorum([])
 
@@ -228,7 +229,7 @@ def test_a_peer_port_is_reachable_if_anything_answers():
 def test_a_dead_member_takes_two_seconds_at_most_because_all_are_asked_at_once():
     endpoints = Endpoints(one=None, two=None, three=None)
     endpoints.together = threading.Barrier(3)  # nothing answers before all are asked
-    assert [status.healthy for status in endpoints.client().statuses()] == [False] * 3
+    assert [status.serves for status in endpoints.client().statuses()] == [False] * 3
     assert endpoints.patience == {2}
 
 

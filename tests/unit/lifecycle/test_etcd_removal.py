@@ -58,6 +58,13 @@ def test_a_member_needed_for_the_majority_stays(name: str, dead: tuple[str, ...]
     assert (caught.value.remedy != "", etcd.actions) == (True, [])
 
 
+def test_members_with_an_alarm_count_for_the_majority() -> None:
+    """All members report the alarm of one of them."""
+    etcd = FakeEtcd(THREE, [status(number, errors=("memberID:2 alarm:CORRUPT ",)) for number in (1, 2, 3)])
+    assert removal.remove(etcd, removal.choose(THREE, "two"), clock=FakeClock()).action is Action.DELETE
+    assert etcd.actions == [("remove", "two at https://10.0.0.2:2380")]
+
+
 def test_a_learner_that_never_started_is_removed() -> None:
     lost = member(3, name="", client_urls=(), learner=True)
     etcd = _etcd(members=[*THREE[:2], lost])

@@ -475,7 +475,7 @@ def test_a_replacement_continues_with_the_members_of_that_time(box: Box) -> None
     [
         (_other_pod, HostError, "two: not yet: etcd"),
         (_learner, CheckFailed, "three at https://10.0.0.3:2380 has no vote yet"),
-        (_alarm, CheckFailed, "two at https://10.0.0.2:2380 has raised NOSPACE"),
+        (_alarm, CheckFailed, "two at https://10.0.0.2:2380 has raised the alarm NOSPACE: until it is disarmed, etcd accepts no writes"),
     ],
     ids=["no other API server", "a learner", "an alarm"],
 )

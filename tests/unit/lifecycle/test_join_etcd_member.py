@@ -261,6 +261,26 @@ def test_a_dead_voting_member_is_reported_with_the_command_that_removes_it(run, 
     assert (ctx.etcd.actions, ctx.host.done, ctx.clock.monotonic()) == ([], [], pytest.approx(2.0))
 
 
+@pytest.mark.parametrize("phase", [etcd_member.check, etcd_member.join])
+@pytest.mark.parametrize(
+    ("kind", "effect", "remedy"),
+    [
+        ("NOSPACE", "etcd accepts no writes", "compact and defragment etcd, then disarm the alarm"),
+        ("CORRUPT", "etcd serves no data", "disarm the alarm (etcdctl alarm disarm), and then replace the member"),
+    ],
+)
+def test_no_member_is_added_while_an_alarm_is_raised_but_nobody_counts_as_dead(run, phase, kind, effect, remedy):
+    """All members report the alarm of one of them."""
+    ctx = run(ONE, THREE)
+    ctx.etcd._statuses = [replace(one, errors=(f"memberID:3 alarm:{kind} ",)) for one in ctx.etcd._statuses]
+    with pytest.raises(HostError) as caught:
+        list(phase(ctx))
+    assert caught.value.what == "etcd has raised an alarm, so no member is added"
+    assert caught.value.detail == f"three at https://10.0.0.3:2380 has raised the alarm {kind}: until it is disarmed, {effect}"
+    assert caught.value.remedy.startswith(remedy)
+    assert (ctx.etcd.actions, ctx.host.done, ctx.clock.monotonic()) == ([], [], 0.0)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

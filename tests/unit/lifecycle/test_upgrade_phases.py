@@ -949,7 +949,8 @@ def test_nothing_is_replaced_without_a_snapshot_of_etcd(box, wrong, text):
     ("wrong", "text"),
     [
         ({"others": ("b", "c"), "learners": ("c",)}, r"c at https://10\.98\.1\.1:2380 has no vote yet"),
-        ({"alarms": (Alarm(member_id=1, kind="NOSPACE"),)}, "the member 1 has raised the alarm NOSPACE"),
+        ({"others": ("b", "c"), "alarms": (Alarm(member_id=1, kind="NOSPACE"),)}, "node1 at .* has raised the alarm NOSPACE: until"),
+        ({"alarms": (Alarm(member_id=9, kind="CORRUPT"),)}, "the former member 9 has raised the alarm CORRUPT: until"),
     ],
 )
 def test_etcd_is_not_stopped_before_it_is_fit_for_that(box, wrong, text):

@@ -232,7 +232,15 @@ class Etcd(RecordingEtcd):
         leader = 0 if tag == self.box.cut_off_at else self.box.leader
         revision = 0 if member.id == 1 and tag == self.box.empty_at else 7
         version = tag.partition("-")[0]
-        return Status(endpoint=endpoint, member_id=member.id, leader_id=leader, version=version, revision=revision, size=self.box.etcd_size)
+        return Status(
+            endpoint=endpoint,
+            member_id=member.id,
+            leader_id=leader,
+            version=version,
+            revision=revision,
+            size=self.box.etcd_size,
+            errors=tuple(f"memberID:{one.member_id} alarm:{one.kind} " for one in self.box.alarms),
+        )
 
     def hash(self, endpoint, /, *, revision=0):
         own = endpoint in self.members()[0].client_urls

@@ -266,14 +266,14 @@ class ReplaceContext(MemberContext[ReplaceOptions]):
     def unlike_others(self) -> str | None:
         """Return what this member lacks, or how its data differs from that of another one; None if it does not."""
         own = self.now()
-        if not own.healthy or own.learner:
+        if not own.serves or own.learner:
             return own.reason or "it has no vote yet"
         return voters.unlike_others(self.cluster, own.endpoint)
 
     def other_servers(self) -> Sequence[str]:
         """Return the URLs of API servers next to the other members: that of this machine is going to be stopped."""
         port = urlsplit(self.member.api_server).port
-        hosts = [urlsplit(one.endpoint).hostname for one in self.cluster.statuses() if one.healthy]
+        hosts = [urlsplit(one.endpoint).hostname for one in self.cluster.statuses() if one.serves]
         return [url(host, port) for host in hosts if host and port]
 
 

@@ -6,16 +6,12 @@ Only reads, and needs no majority.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
 
 from kubewright.base.errors import APIError, CheckFailed
 from kubewright.base.records import dataclass
+from kubewright.etcd import alarms
 from kubewright.etcd.api import Alarm, Etcd, Member, Status
-
-_ALARM: Final = re.compile(r"memberID:([0-9]+) alarm:([A-Z]+)")
-"""An alarm among the errors of a status (etcd v3.6, api/etcdserverpb: AlarmMember.String)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +27,7 @@ class MemberHealth:
     @property
     def serves(self) -> bool:
         """Whether it answers and follows a leader."""
-        return not self.status.problem and self.status.leader_id != 0
+        return self.status.serves
 
     @property
     def leads(self) -> bool:
@@ -112,8 +108,7 @@ class ClusterHealth:
     @property
     def alarms(self) -> Sequence[Alarm]:
         """The alarms that members report, each once."""
-        found = [_ALARM.search(text) for one in self.members for text in one.status.errors]
-        return list(dict.fromkeys(Alarm(member_id=int(match[1]), kind=match[2]) for match in found if match))
+        return alarms.reported(one.status for one in self.members)
 
     @functools.cached_property
     def problems(self) -> Sequence[str]:
@@ -127,7 +122,7 @@ class ClusterHealth:
             if one.problem:
                 yield f"{one.name}: {one.problem}"
             for text in one.status.errors:
-                if not _ALARM.search(text) and one.serves:
+                if not alarms.is_alarm(text) and one.serves:
                     yield f"{one.name}: {text}"
         names = {one.member.id: one.name for one in self.members if one.member}
         for alarm in self.alarms:
@@ -148,14 +143,12 @@ class ClusterHealth:
         return len({one.status.cluster_id for one in self.members if one.status.cluster_id}) > 1
 
     def _remedy(self) -> str:
-        kinds = {alarm.kind for alarm in self.alarms}
         if self.unknown:
             return "find out why etcd does not run: `crictl ps -a --name etcd` shows its containers, and `crictl logs` their output"
-        if "CORRUPT" in kinds or self._is_split:
-            disarm = "disarm the alarm (etcdctl alarm disarm), and then " if kinds else ""  # nothing is replaced while it is raised
-            return f"{disarm}replace the member whose data is wrong, on its machine: kubewright etcd member replace"
-        if "NOSPACE" in kinds:
-            return "compact and defragment etcd, then disarm the alarm: etcdctl compaction, defrag, alarm disarm"
+        if disarm := alarms.remedy(self.alarms):
+            return disarm
+        if self._is_split:
+            return alarms.REPLACE
         if self.has_majority:
             return "start the member again; if its machine no longer exists, remove it: kubewright etcd member remove NAME"
         return "start the other members again, and make sure that they reach each other on their peer ports (2380)"

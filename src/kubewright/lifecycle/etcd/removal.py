@@ -73,7 +73,7 @@ def remove(etcd: Etcd, member: Member, *, clock: Clock) -> Change:
 
 
 def _pass_on(etcd: Etcd, member: Member) -> None:
-    statuses = [one for one in etcd.statuses() if one.healthy and not one.learner]
+    statuses = [one for one in etcd.statuses() if one.serves and not one.learner]
     leads = next((one for one in statuses if one.member_id == one.leader_id == member.id), None)
     follows = [one for one in statuses if one.member_id != member.id]
     if leads is not None and follows:

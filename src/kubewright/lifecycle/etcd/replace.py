@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from kubewright.base.change import Change
 from kubewright.base.errors import CheckFailed, Unreachable, WaitTimeout
 from kubewright.base.wait import retry
-from kubewright.etcd import learners, voters
+from kubewright.etcd import alarms, learners, voters
 from kubewright.etcd.api import Member, NoQuorum, by_peer_url, initial_cluster
 from kubewright.etcd.membership import PAUSES, EtcdMember, Joining
 from kubewright.host.desired import Service
@@ -55,10 +55,10 @@ def check(ctx: ReplaceContext) -> Iterable[Change]:
 
 def _serves(ctx: ReplaceContext) -> bool:
     """Return whether the member serves; one that does not may be starting, so it gets some time unless it was stopped, or with `yes`."""
-    if not (ctx.status.healthy or ctx.request.yes or ctx.begun(FENCE)):
+    if not (ctx.status.serves or ctx.request.yes or ctx.begun(FENCE)):
         with suppress(WaitTimeout):
             ctx.waiter.until(lambda: ctx.now().reason or None, within=ctx.request.after.seconds, saying="the member to serve", at_most=1.0)
-    return ctx.now().healthy
+    return ctx.now().serves
 
 
 def planned(ctx: ReplaceContext) -> Sequence[Change]:
@@ -132,13 +132,15 @@ def _require_fit(ctx: ReplaceContext, members: Sequence[Member]) -> None:
         )
     late = learners.left_over(ctx.cluster, members, now=ctx.clock.now())  # adding this member removes it
     problems = [f"{one.shown} has no vote yet" for one in members if one.learner and one is not own and one not in late]
-    others = {one.id: one for one in members if one is not own}
-    problems += [f"{others[one.member_id].shown} has raised {one.kind}" for one in ctx.cluster.alarms() if one.member_id in others]
+    others = [one for one in members if one is not own]
+    raised = [alarm for alarm in ctx.cluster.alarms() if any(alarm.member_id == one.id for one in others)]
+    problems += alarms.described(raised, others)
     if problems:
         raise CheckFailed(
             "no member is replaced while etcd is in this state",
             detail="\n".join(problems),
-            remedy="see what `kubewright etcd status` says; a learner that no machine is joining with is removed with `kubewright etcd member remove`",
+            remedy=alarms.remedy(raised)
+            or "see what `kubewright etcd status` says; a learner that no machine is joining with is removed with `kubewright etcd member remove`",
         )
 
 

@@ -161,7 +161,7 @@ def _proved(ctx: RestoreContext, *, known: int) -> Iterator[Step]:
     least = etcdutl.BUMP + (known if ctx.task.source is None else 0)
 
     def wrong(status: Status) -> str | None:
-        if not status.healthy:
+        if not status.serves:
             return status.reason
         members = ctx.own.members(agreed=False)
         if len(members) != 1:

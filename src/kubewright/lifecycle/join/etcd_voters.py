@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from kubewright.base.errors import WaitTimeout
+from kubewright.base.errors import HostError, WaitTimeout
 from kubewright.base.events import SilentReporter, Waited
 from kubewright.base.records import replace
-from kubewright.etcd import voters
+from kubewright.etcd import alarms, voters
 from kubewright.etcd.api import Member
 from kubewright.etcd.voters import Voters
 from kubewright.host.overlay import OverlayHost
@@ -36,7 +36,8 @@ def alive(ctx: JoinContext) -> Waited:
     """Ask etcd for its voting members, and wait a moment for members that are down.
 
     If etcd does not answer, the request is repeated for as long as kubeadm does. Raises WaitTimeout, for dead members
-    with their names and the command that removes them.
+    with their names and the command that removes them, and HostError if a member has raised an alarm: the API
+    server could not store what a join writes.
     """
     found = Voters(members=(), dead=())
 
@@ -50,6 +51,12 @@ def alive(ctx: JoinContext) -> Waited:
 
     limit = ctx.configuration.init.timeouts.etcd_api_call.seconds
     asked = ctx.waiter.until(patient(seen), within=limit, saying="etcd to report its members", remedy=QUORUM_REMEDY)
+    if found.alarms:
+        raise HostError(
+            "etcd has raised an alarm, so no member is added",
+            detail="\n".join(alarms.described(found.alarms, found.members)),
+            remedy=alarms.remedy(found.alarms),
+        )
     if not found.dead:
         return asked
     try:

@@ -82,7 +82,7 @@ class Arrivals:
 
 
 def _others(ctx: JoinContext) -> list[Member]:
-    healthy = {status.member_id for status in ctx.etcd.statuses() if status.healthy}
+    healthy = {status.member_id for status in ctx.etcd.statuses() if status.serves}
     return [one for one in ctx.etcd.members() if one.id in healthy and peer_url(ctx.addresses) not in one.peer_urls]
 
 

@@ -301,7 +301,7 @@ def leave(ctx: LocalContext) -> Iterable[Change]:
 
 def _answers(local: LocalContext, machine: LocalMachineRecord) -> bool:
     with closing(_etcd_of(local, machine)) as etcd:
-        return all(status.healthy for status in etcd.statuses())
+        return all(status.serves for status in etcd.statuses())
 
 
 def _remove_member(local: LocalContext, machine: LocalMachineRecord) -> Change:

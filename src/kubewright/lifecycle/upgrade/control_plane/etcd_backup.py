@@ -52,7 +52,7 @@ def _source(ctx: UpgradeContext) -> Status:
     own = ctx.etcd.status(stacked_etcd.client_url(ctx.addresses))
     if not own.problem:
         return own
-    found = next((one for one in ctx.members.statuses() if one.healthy and not one.learner), None)
+    found = next((one for one in ctx.members.statuses() if one.serves and not one.learner), None)
     if found is None:
         raise _refused(own.reason)
     return found

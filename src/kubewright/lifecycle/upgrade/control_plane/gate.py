@@ -8,7 +8,7 @@ from kubewright.base.errors import APIError, HostError, Unreachable
 from kubewright.base.events import Warned
 from kubewright.base.records import replace
 from kubewright.base.wait import retry
-from kubewright.etcd import learners, voters
+from kubewright.etcd import alarms, learners, voters
 from kubewright.etcd.api import PASSING
 from kubewright.etcd.membership import PAUSES
 from kubewright.lifecycle import stacked_etcd
@@ -46,12 +46,14 @@ def _require_quorum(ctx: UpgradeContext) -> None:
     members = ctx.members.members(agreed=False)
     late = learners.left_over(ctx.members, members, now=ctx.clock.now())  # these are warned about (EtcdMembers)
     problems = [f"{member.shown} has no vote yet" for member in members if member.learner and member not in late]
-    problems += [f"the member {alarm.member_id:x} has raised the alarm {alarm.kind}" for alarm in ctx.members.alarms()]
+    raised = ctx.members.alarms()
+    problems += alarms.described(raised, members)
     if problems:
         raise HostError(
             "etcd is not restarted in its present state",
             detail="\n".join(problems),
-            remedy="run `kubewright etcd status` and fix what it shows, or keep the present etcd with --etcd-upgrade=false",
+            remedy=alarms.remedy(raised)
+            or "run `kubewright etcd status` and fix what it shows, or keep the present etcd with --etcd-upgrade=false",
         )
     endpoint = stacked_etcd.client_url(ctx.addresses)
     if not ctx.etcd.status(endpoint).problem:  # a member that does not answer may be what the upgrade repairs
@@ -72,7 +74,7 @@ def give_leadership_away(ctx: UpgradeContext) -> None:
     own = ctx.etcd.status(endpoint)
     if not own.member_id or own.leader_id != own.member_id:
         return
-    target = next((one for one in ctx.members.statuses() if one.healthy and not one.learner and one.member_id != own.member_id), None)
+    target = next((one for one in ctx.members.statuses() if one.serves and not one.learner and one.member_id != own.member_id), None)
     if target is None:
         return
     try:

@@ -227,7 +227,7 @@ def require_fit(ctx: UpgradeContext, names: Collection[str]) -> None:
 def require_spared(ctx: UpgradeContext, kept: checkpoint.Checkpoint) -> None:
     """Raise HostError if the cluster would not work without the components that taking an upgrade back stops, and that work now."""
     works = {
-        ETCD: lambda: ctx.etcd.status(stacked_etcd.client_url(ctx.addresses)).healthy,
+        ETCD: lambda: ctx.etcd.status(stacked_etcd.client_url(ctx.addresses)).serves,
         API_SERVER: lambda: health.unready(ctx.probe) is None,
     }
     require_fit(ctx, [name for name in _pods(ctx, kept) if name in works and works[name]()])
