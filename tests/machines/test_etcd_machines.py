@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,7 @@ from canary_kit import Arguments, made, seen
 from etcd_stages import EtcdStage, MemberReplace, Restore, make, names, put
 from kill_kit import SEED, killed_after, killed_before_writing, moments
 from level_kit import COMPONENTS
-from machine_kit import SHARED, eventually, kubectl, kubewright, proxy_container, reading, ready, used_by, write
+from machine_kit import ENVIRONMENT, SHARED, argv, eventually, kubectl, kubewright, proxy_container, reading, ready, used_by, write
 from state_kit import require_same
 from testbed.bed import Bed
 
@@ -109,6 +110,8 @@ def test_a_machine_that_lost_everything_is_made_again_from_its_backup(machine: M
         kubewright(machine, "backup", "create", BACKUP, "--key-file", KEY)
         content = (machine.root / BACKUP.removeprefix("/")).read_bytes()
         assert (b"PRIVATE KEY" in content, key.encode() in content) == (False, False)
+        listed = machine.run("sh", "-c", f"{shlex.join(argv('backup', 'create', '-', '--plain'))} | tar -t", env=ENVIRONMENT).out
+        assert ("files/etc/kubernetes/pki/ca.key" in listed.split(), listed.endswith("etcd.json\n")) == (True, True)
         kubewright(machine, "reset", "--force")
         ended = kubewright(machine, "backup", "restore", BACKUP, "--key-file", KEY, "--plan")
         assert (key in ended.out + ended.err, "PRIVATE KEY" in ended.out, (machine.root / "etc/kubernetes/pki/ca.key").exists()) == (

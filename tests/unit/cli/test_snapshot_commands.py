@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -11,8 +13,10 @@ import pytest
 from kubewright.base.clock import FakeClock
 from kubewright.base.events import Progress, RecordingReporter
 from kubewright.cli import main as entry
-from kubewright.lifecycle.etcd import verifying
+from kubewright.etcd.recording import RecordingEtcd
+from kubewright.lifecycle.etcd import access, backup, saving, this_member, verifying
 from kubewright.lifecycle.etcd.archive import ArchiveWriter, StoredFile
+from kubewright.lifecycle.etcd.backup import Collected
 from snapshot_files import database, snapshot
 
 CONTENT = snapshot(database(3))
@@ -35,6 +39,36 @@ def _backup(path: Path, description: dict[str, Any], *, name: str = "/etc/kubern
         writer.database(CONTENT)
         writer.finish({"revision": 7})
     return path
+
+
+@pytest.mark.parametrize("words", [("etcd", "snapshot", "save", "-"), ("backup", "create", "-", "--plain")])
+def test_nothing_binary_is_written_to_a_terminal(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert entry.main(list(words)) == 2
+    assert "is not written to a terminal\nhint: redirect stdout, or pass a file\n" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_is_written_to_stdout_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for module, name in ((this_member, "find"), (access, "find"), (saving, "choose")):
+        monkeypatch.setattr(module, name, lambda *_, **__: None)
+    monkeypatch.setattr(access, "connect", lambda *_, clock: RecordingEtcd())
+
+    def write(host: object, member: object, etcd: object, source: object, out: Callable[[bytes], object], **_: object) -> Collected:
+        out(b"\xff\0 the backup")
+        return Collected(files=(), warnings=("a file is missing",))
+
+    monkeypatch.setattr(backup, "write", write)
+    assert entry.main(["backup", "create", "-", "--plain", "-o", "json"]) == 0
+    out, err = capfdbinary.readouterr()
+    assert (out, err) == (b"\xff\0 the backup", b"warning: a file is missing\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_backup_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -35,19 +36,23 @@ _SHOWN: Final = (
 
 
 def create(parsed: Parsed) -> int:
-    """Write a backup of this control plane."""
-    key, host, clock = _key_for_new(parsed), machine.host(), SystemClock()
+    """Write a backup of this control plane to a file or to stdout."""
+    key, target = _key_for_new(parsed), parsed.text("file")
+    streamed = inputs.is_stdout(target, what="a backup")
+    host, clock, path = machine.host(), SystemClock(), PurePosixPath(inputs.absolute(target))
     member = this_member.find(host)
-    path = PurePosixPath(inputs.absolute(parsed.text("file")))
     found = access.find(host, EtcdFlags())
     with closing(access.connect(host, found, clock=clock)) as etcd, progress("backup create", form=parsed.text("output")) as reporter:
         source = saving.choose(etcd, local=found.endpoints[0] if parsed.flag("local") else "")
-        with Files().replacing(path, mode=_PRIVATE) as file:
-            random = SystemRandom()
+        with nullcontext(sys.stdout.buffer) if streamed else Files().replacing(path, mode=_PRIVATE) as file:
+            name, random = "stdout" if streamed else str(path), SystemRandom()
             collected = backup.write(
-                host, member, etcd, source, file.write, name=str(path), key=key, clock=clock, random=random, reporter=reporter
+                host, member, etcd, source, file.write, name=name, key=key, clock=clock, random=random, reporter=reporter
             )
+            file.flush()
     inputs.warn(collected.warnings)
+    if streamed:
+        return 0
     kind = "sealed" if key is not None else "not encrypted: anyone who gets it can read it"
     saved = f"Saved {path} ({kind}): {len(collected.files)} files and the data of etcd member {source.member.name}\n"
     rows = [str(one.path) for one in collected.files]

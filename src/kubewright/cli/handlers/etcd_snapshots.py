@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from kubewright.base.clock import SystemClock
-from kubewright.base.errors import HostError, UsageError
+from kubewright.base.errors import HostError
 from kubewright.base.messages import one_line
 from kubewright.cli.handlers import machine
 from kubewright.cli.parsing import inputs
@@ -31,9 +31,7 @@ _PRIVATE: Final = 0o600
 def save(parsed: Parsed) -> int:
     """Save a snapshot to a file, with its description next to it; or write it to stdout."""
     target, form, host, clock = parsed.text("file"), parsed.text("output"), machine.host(), SystemClock()
-    streamed = target == inputs.STANDARD_INPUT
-    if streamed and sys.stdout.isatty():
-        raise UsageError("a snapshot is not written to a terminal", remedy="redirect stdout, or pass a file")
+    streamed = inputs.is_stdout(target, what="a snapshot")
     found = access.find(host, inputs.record(parsed, EtcdFlags))
     with closing(access.connect(host, found, clock=clock)) as etcd, progress("etcd snapshot save", form=form) as reporter:
         source = saving.choose(etcd, local=found.endpoints[0] if parsed.flag("local") else "")

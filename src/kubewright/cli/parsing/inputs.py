@@ -116,6 +116,13 @@ def absolute(path: str) -> str:
     return os.path.normpath(Path(path).absolute()) if path else ""
 
 
+def is_stdout(path: str, *, what: str) -> bool:
+    """Return whether a file to write is `-`, which means stdout. Raises UsageError if that is a terminal; `what` is to be written."""
+    if path == STANDARD_INPUT and sys.stdout.isatty():
+        raise UsageError(f"{what} is not written to a terminal", remedy="redirect stdout, or pass a file")
+    return path == STANDARD_INPUT
+
+
 def phase_of(parsed: Parsed, phases: Phases[C]) -> tuple[str, ...]:
     """Return the full name of the phase that a phase command runs. Raises UsageError if the tree has none."""
     words = parsed.command.words[parsed.command.words.index("phase") + 1 :]

@@ -23,7 +23,7 @@ ROWS = (
         "backup create",
         "Save this control plane: the data of etcd, certificates and keys, manifests and configuration",
         handler="kubewright.cli.handlers.backup:create",
-        argument=_FILE,
+        argument=Argument("file", "file to write, or - for stdout", shown="FILE|-", least=1),
         flags=(
             _KEY,
             Flag("plain", "write an ordinary tar file that is not encrypted", kind=BOOL, default=False),
@@ -32,7 +32,7 @@ ROWS = (
         ),
         description="The file is encrypted with the key (AES-256-GCM), and gets its name when it is complete; only its owner may read it."
         " It contains /etc/kubernetes, the kubelet's configuration, the patches that were kept, and all data of etcd. Needs no API server.",
-        examples=("backup create /var/backups/one.kwb --key-file backup.key", "backup create /var/backups/one.tar --plain"),
+        examples=("backup create /var/backups/one.kwb --key-file backup.key", "backup create - --plain | age -r RECIPIENT > one.tar.age"),
     ),
     Command(
         "backup show",
