@@ -49,6 +49,7 @@ def run(
     with another configuration, and HostError for one that another tool created.
     """
     reporter = operation.policy.reporter(reporter)
+    machine = replace(machine, reporter=reporter)
     prepared = operation.configure(request, machine)
     for warning in prepared.warnings:
         reporter.emit(Warned(text=warning))

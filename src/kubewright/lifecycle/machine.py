@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kubewright.apis.machine import Layout
 from kubewright.base.clock import Clock
 from kubewright.base.errors import UsageError
-from kubewright.base.events import Reporter
+from kubewright.base.events import Reporter, SilentReporter
 from kubewright.base.randomness import Random
 from kubewright.base.records import dataclass, field
 from kubewright.base.wait import PollingWaiter, Waiter
@@ -38,7 +38,7 @@ class TargetMachine:
     `layout` has the paths that a configuration leaves unset. `environment` are the variables of the user who runs the
     operation. `sync` makes all writes survive a power cut at the end; it raises HostError. `look` is called while
     requests to the cluster fail: it raises if retrying is pointless. `program` is the command that starts kubewright on
-    this machine, for later calls.
+    this machine, for later calls. `reporter` is that of the run, for the progress of reading large files of a request.
     """
 
     at: Callable[[Layout], Host]
@@ -49,6 +49,7 @@ class TargetMachine:
     sync: Callable[[], None] = lambda: None
     look: Callable[[], None] = lambda: None
     program: Sequence[str] = (sys.executable, "-m", "kubewright")
+    reporter: Reporter = SilentReporter()
 
     def client(self, access: Access, *, timeout: float = LONG, proxied: bool = True) -> KubeAPI:
         """Return a client of a cluster, through the proxies of the environment, as in kubeadm, unless it is the machine's own.

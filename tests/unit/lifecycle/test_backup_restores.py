@@ -15,9 +15,10 @@ from test_etcd_this_member import pod
 from kubewright.base import records
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import CheckFailed, DocumentError, HostError, KubewrightError, TrustError, UsageError
-from kubewright.base.events import RecordingReporter, SilentReporter
+from kubewright.base.events import Progress, RecordingReporter, SilentReporter
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.wait import InstantWaiter
+from kubewright.etcd import snapshots
 from kubewright.etcd.api import Member
 from kubewright.host.desired import File
 from kubewright.host.states import ServiceState
@@ -329,3 +330,12 @@ def test_files_that_no_backup_can_have_are_left_out_and_reported(box: Box) -> No
     )
     read = archive.read(iter([box.plain.read_bytes()]), name="plain")
     assert (place / "conf" in {one.path for one in read.files}, len(read.files)) == (True, len(box.collected.files) + 1)
+
+
+def test_the_progress_of_reading_a_large_backup_is_reported(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "QUIET", -1.0)
+    box.restore()
+    size = box.file.stat().st_size
+    told = [event for event in box.reporter.events if isinstance(event, Progress)]
+    assert {(one.task, one.total, one.unit) for one in told} == {(f"{task} the backup", size, "bytes") for task in ("checking", "reading")}
+    assert [one.task for one in told if one.done == size][-1] == "reading the backup"

@@ -20,9 +20,10 @@ from test_etcd_this_member import pod
 from kubewright.base import records
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import CheckFailed, HostError, Interrupted, Unreachable, UsageError, WaitTimeout
-from kubewright.base.events import Line, RecordingReporter, Waited, Warned
+from kubewright.base.events import Line, Progress, RecordingReporter, Waited, Warned
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.wait import InstantWaiter, Wait
+from kubewright.etcd import snapshots
 from kubewright.host.desired import File
 from kubewright.http.messages import Response
 from kubewright.kube.recording import RecordingKube
@@ -577,3 +578,11 @@ def test_a_member_that_does_not_answer_begins_again_only_if_its_peers_are_known_
         box.run(from_this_member=True)
     assert caught.value.detail == "other members: the member of this machine does not answer, so it is unknown whether there are others"
     assert (box.tree(), box.states()) == (box.before, [])
+
+
+@pytest.mark.parametrize("mode", [Mode.APPLY, Mode.PLAN])
+def test_the_progress_of_checking_a_large_snapshot_is_reported(box: Box, monkeypatch: pytest.MonkeyPatch, mode: Mode) -> None:
+    monkeypatch.setattr(snapshots, "QUIET", -1.0)
+    box.run(file=str(box.snapshot), mode=mode)
+    told = [event for event in box.reporter.events if isinstance(event, Progress)]
+    assert [(one.task, one.done, one.total, one.unit) for one in told] == [("checking the snapshot", len(CONTENT), len(CONTENT), "bytes")]

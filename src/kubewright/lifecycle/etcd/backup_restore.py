@@ -6,6 +6,7 @@ starts before its files exist.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
@@ -14,12 +15,13 @@ from urllib.parse import urlsplit
 
 from kubewright.apis.machine import Layout
 from kubewright.base.change import Change
+from kubewright.base.clock import Clock
 from kubewright.base.errors import CheckFailed, DocumentError
+from kubewright.base.events import Reporter
 from kubewright.host.desired import Directory, File, Show, Streamed
-from kubewright.host.filesystem.files import Files
 from kubewright.host.overlay import OverlayHost
 from kubewright.lifecycle.connections import Mode
-from kubewright.lifecycle.etcd import backup, descriptions, etcdutl, fencing, this_member
+from kubewright.lifecycle.etcd import backup, descriptions, etcdutl, fencing, this_member, verifying
 from kubewright.lifecycle.etcd.archive import Archive
 from kubewright.lifecycle.etcd.context import BackupContext
 from kubewright.lifecycle.etcd.data import DataSwap
@@ -45,7 +47,8 @@ def prepare(request: BackupRestoreOptions, machine: TargetMachine) -> Prepared[M
 
     Raises UsageError if the key is missing, TrustError and DocumentError for a file that is not a complete backup.
     """
-    found = backup.read(_pieces(request), name=request.file, key=request.key)
+    pieces = _pieces(request, task="checking the backup", clock=machine.clock, reporter=machine.reporter)
+    found = backup.read(pieces, name=request.file, key=request.key)
     layout = _layout(found, machine.at(machine.layout).layout, name=request.file)
     host = machine.at(layout)
     allowed = backup.roots(layout)
@@ -59,8 +62,8 @@ def prepare(request: BackupRestoreOptions, machine: TargetMachine) -> Prepared[M
     return Prepared(configuration=task, host=host, only=request.only)
 
 
-def _pieces(request: BackupRestoreOptions) -> Callable[[], Iterable[bytes]]:
-    return lambda: Files().pieces(PurePosixPath(request.file))
+def _pieces(request: BackupRestoreOptions, *, task: str, clock: Clock, reporter: Reporter) -> Callable[[], Iterable[bytes]]:
+    return functools.partial(verifying.reading, PurePosixPath(request.file), task=task, clock=clock, reporter=reporter)
 
 
 def _layout(found: Archive, own: Layout, *, name: str) -> Layout:
@@ -193,8 +196,10 @@ def _data(ctx: BackupContext, swap: DataSwap) -> Iterator[Step]:
         return
     database = swap.data / _DATABASE
 
+    read = _pieces(ctx.request, task="reading the backup", clock=ctx.clock, reporter=ctx.reporter)
+
     def pieces() -> Iterable[bytes]:
-        return backup.database(_pieces(ctx.request), name=ctx.request.file, key=ctx.request.key)
+        return backup.database(read, name=ctx.request.file, key=ctx.request.key)
 
     yield ctx.host.ensure(Directory(path=swap.data, mode=_PRIVATE))
     ctx.say("Creating the data directory of etcd")

@@ -112,7 +112,8 @@ def restore_task(request: RestoreOptions, machine: TargetMachine) -> Prepared[Me
         from kubewright.lifecycle.etcd import saving, verifying
 
         source, files = PurePosixPath(request.file), Files()
-        snapshot = verifying.check(files.pieces(source), name=str(source))
+        pieces = verifying.reading(source, task="checking the snapshot", clock=machine.clock, reporter=machine.reporter)
+        snapshot = verifying.check(pieces, name=str(source))
         description = source.with_name(source.name + saving.SUFFIX)
         found = verifying.compare(snapshot, files.read(description), name=str(description), contents=None)
         warnings = found.warnings
