@@ -14,6 +14,17 @@ from kubewright.local.published import PublishedPort
 WITHIN = 300.0
 """Seconds for a cluster to be ready: an idle machine needs a few, one with other clusters many more."""
 
+MOST_NODES = 30_000
+MOST_WORKERS = 150
+"""The largest number of nodes of a cluster of machines, in addition to its control planes."""
+MOST_CONTROL_PLANES = 7
+"""The largest number of members that etcd's documentation recommends."""
+
+
+def most_nodes(*, machines: bool) -> int:
+    """Return the largest number of nodes in addition to the control planes' own, for one kind of clusters."""
+    return MOST_WORKERS if machines else MOST_NODES
+
 
 @dataclass(frozen=True, kw_only=True)
 class UpOptions:

@@ -36,7 +36,7 @@ class Settings:
 def settings(config: pytest.Config, *, machines: bool = False) -> Settings:
     """Read the settings. Raises UsageError or DocumentError, naming the setting."""
     return Settings(
-        nodes=_number(config, "kubewright_nodes", "nodes", 0, MOST_NODES),
+        nodes=_number(config, "kubewright_nodes", "nodes", 0, _most_nodes(machines=machines)),
         control_planes=_number(config, "kubewright_control_planes", "control planes", 1, MOST_CONTROL_PLANES),
         kubernetes_version=_version(config),
         config=_document(config),
@@ -44,6 +44,12 @@ def settings(config: pytest.Config, *, machines: bool = False) -> Settings:
         within=_seconds(str(config.getini("kubewright_wait"))),
         machines=machines,
     )
+
+
+def _most_nodes(*, machines: bool) -> int:
+    from kubewright.local.up_options import most_nodes
+
+    return min(MOST_NODES, most_nodes(machines=machines))
 
 
 def _number(config: pytest.Config, name: str, what: str, least: int, most: int) -> int:

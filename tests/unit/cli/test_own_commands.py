@@ -238,6 +238,23 @@ def test_a_number_of_lines_is_not_negative(tmp_path):
         local.logs(parse(["local", "logs", "--tail", "-5", "--state-dir", str(tmp_path)], program="kubewright"))
 
 
+@pytest.mark.parametrize(
+    ("words", "what", "remedy"),
+    [
+        (("--nodes", "-1"), "--nodes -1 is not possible", "choose 0 to 30000"),
+        (("--nodes", "30001"), "--nodes 30001 is not possible", "choose 0 to 30000"),
+        (("--nodes", "-1", "--machines"), "--nodes -1 is not possible", "choose 0 to 150"),
+        (("--nodes", "151", "--machines"), "--nodes 151 is not possible", "choose 0 to 150"),
+        (("--control-planes", "8", "--machines"), "--control-planes 8 is not possible", "choose 1 to 7"),
+    ],
+)
+def test_numbers_of_nodes_are_limited_by_the_kind_of_cluster(words, what, remedy, tmp_path):
+    with pytest.raises(UsageError) as caught:
+        local.up(parse(["up", *words, "--state-dir", str(tmp_path / "state")], program="kubewright"))
+    assert (caught.value.what, caught.value.remedy) == (what, remedy)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("wait", ["0", "0s", "-5s"])
 def test_waiting_for_no_time_is_refused_before_anything_is_started(wait, tmp_path):
     with pytest.raises(UsageError, match=f"--wait {wait} is not possible"):

@@ -727,6 +727,10 @@ def test_the_next_worker_or_control_plane_can_be_added() -> None:
     assert machines.addition(replace(CLUSTER, nodes=1, gaps=(1,)))[0] == "dev-worker-1"
     assert machines.addition(CLUSTER, "dev-control-plane-2") == ("dev-control-plane-2", UpOptions(control_planes=2))
     assert machines.addition(SEVERAL, "dev-control-plane-4")[1] == UpOptions(control_planes=4)
+    further = [LocalMachineRecord(name=f"dev-control-plane-{number}", address="") for number in range(2, 8)]
+    most = replace(CLUSTER, machines=(CLUSTER.machines[0], *further))
+    with pytest.raises(UsageError, match='cluster "dev" has 7 control planes, the most that are possible'):
+        machines.addition(most, "dev-control-plane-8")
     for name, said in (("dev-worker-2", 'has a machine "dev-worker-2"'), ("dev-worker-4", 'cannot add a machine "dev-worker-4"')):
         with pytest.raises(UsageError, match=said) as caught:
             machines.addition(CLUSTER, name)

@@ -30,20 +30,17 @@ from kubewright.local.cluster.daemon_client import ControlClient
 from kubewright.local.cluster.up import up as bring_up
 from kubewright.local.paths import ClusterPaths, state_directory
 from kubewright.local.record import OWN_CONTROLLERS, STOCK_CONTROLLERS
-from kubewright.local.up_options import UpOptions
+from kubewright.local.up_options import MOST_CONTROL_PLANES, UpOptions, most_nodes
 from kubewright.local.whole import owner as machine_clusters
 
 CONTROLLERS: Final = (STOCK_CONTROLLERS, OWN_CONTROLLERS)
-MOST_NODES = 30_000
-MOST_CONTROL_PLANES = 7
-"""The largest number of members that etcd's documentation recommends."""
 
 
 def up(parsed: Parsed) -> int:
     """Start a cluster and print its parts."""
     where = _where(parsed, machines=parsed.flag("machines"))
     options = UpOptions(
-        nodes=_within(parsed, "nodes", 0, MOST_NODES),
+        nodes=_within(parsed, "nodes", 0, most_nodes(machines=parsed.flag("machines"))),
         control_planes=_within(parsed, "control-planes", 1, MOST_CONTROL_PLANES),
         kubernetes_version=_version(parsed),
         config=_config(parsed.text("config")),

@@ -15,7 +15,7 @@ from kubewright.binaries import BinarySources
 from kubewright.local import mounts, record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord
-from kubewright.local.up_options import UpOptions
+from kubewright.local.up_options import MOST_CONTROL_PLANES, UpOptions
 from kubewright.local.whole import endpoints, members, owner, registries, removal, scheduling
 from kubewright.local.whole.services import client
 from kubewright.machines.machine import Machine
@@ -87,6 +87,11 @@ def addition(cluster: ClusterRecord, name: str = "") -> tuple[str, UpOptions]:
     if name and name not in found:
         what = "has a machine" if name in members.members(cluster) else "cannot add a machine"
         raise UsageError(f"cluster {quoted(cluster.name)} {what} {quoted(name)}", remedy=f"the next ones are {' and '.join(found)}")
+    if (found[name or worker].control_planes or 0) > MOST_CONTROL_PLANES:
+        raise UsageError(
+            f"cluster {quoted(cluster.name)} has {MOST_CONTROL_PLANES} control planes, the most that are possible",
+            remedy=f"add a worker: {worker}",
+        )
     return name or worker, found[name or worker]
 
 

@@ -31,7 +31,6 @@ HOST_NAME: Final = "host.kubewright.internal"
 """The host, in machines and pods."""
 ENDPOINT: Final = "api.kubewright.internal"
 """The API server, in machines: all control planes. Clients try one address after the other, so they survive the loss of one."""
-MOST_WORKERS: Final = 150
 HOSTS_FILES: Final = "/etc/containerd/certs.d"
 """Where containerd looks for hosts files of registries (`machines.kit`)."""
 _FIRST_WORKER: Final = 50

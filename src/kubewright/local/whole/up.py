@@ -29,7 +29,7 @@ from kubewright.kube.resources import LEASE, named
 from kubewright.local import mounts, record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
-from kubewright.local.up_options import UpOptions, UpResult
+from kubewright.local.up_options import MOST_WORKERS, UpOptions, UpResult
 from kubewright.local.user_documents import version_of
 from kubewright.local.whole import (
     addons,
@@ -280,8 +280,8 @@ def _addressed(cluster: ClusterRecord, network: Network) -> ClusterRecord:
 
 def _require_supported(options: UpOptions) -> None:
     """Refuse options that clusters of machines do not have. Raises UsageError."""
-    if (options.nodes or 0) > members.MOST_WORKERS:
-        raise UsageError(f"a cluster of machines has at most {members.MOST_WORKERS} workers", remedy="choose a lower --nodes")
+    if (options.nodes or 0) > MOST_WORKERS:
+        raise UsageError(f"a cluster of machines has at most {MOST_WORKERS} workers", remedy="choose a lower number of nodes")
     given = {
         "controllers": options.controllers,
         "serving-certificates": options.serving_certificates,
