@@ -325,10 +325,26 @@ def test_ports_that_are_taken_are_found_before_anything_is_started(tmp_path: Pat
         packets.bind(("127.0.0.1", 0))
         free = free_port()
         for protocol, number in {"tcp": taken.getsockname()[1], "udp": packets.getsockname()[1]}.items():
-            options = UpOptions(publish=published.parse_all([f"{free}:1", "192.0.2.1:1:1", f"{number}:1/{protocol}"]))
+            options = UpOptions(publish=published.parse_all([f"{free}:1", f"{number}:1/{protocol}"]))
             with pytest.raises(PortInUse, match=f":{number}/{protocol} is in use"):
                 ports.require_free(paths, CLUSTER, options)
-        ports.require_free(paths, CLUSTER, UpOptions(publish=published.parse_all([f"{free}:1", "192.0.2.1:1:1"])))
+        ports.require_free(paths, CLUSTER, UpOptions(publish=published.parse_all([f"{free}:1"])))
+
+
+@pytest.mark.parametrize("protocol", ["tcp", "udp"])
+@pytest.mark.parametrize("address", ["192.0.2.1", "[2001:db8::1]"])
+def test_an_address_that_the_host_does_not_have_is_refused_before_anything_is_started(tmp_path: Path, address: str, protocol: str) -> None:
+    options = UpOptions(publish=published.parse_all([f"{address}:{free_port()}:1/{protocol}"]))
+    with pytest.raises(HostError, match="cannot listen on") as caught:
+        ports.require_free(ClusterPaths(tmp_path / "dev"), CLUSTER, options)
+    assert address.strip("[]") in caught.value.what
+    assert caught.value.remedy == "choose an address of this host; `ip address` shows them"
+
+
+def test_an_address_of_the_bridge_is_accepted_while_the_cluster_is_stopped(tmp_path: Path) -> None:
+    """The record contains it from the time when the cluster ran."""
+    stopped = replace(CLUSTER, publish=(f"172.30.4.1:{free_port()}:1/tcp",))
+    ports.require_free(ClusterPaths(tmp_path / "dev"), stopped, UpOptions())
 
 
 def test_a_port_that_another_cluster_publishes_is_refused_with_its_name() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from kubewright.local.record import ClusterRecord
 from kubewright.local.up_options import UpOptions
 from kubewright.local.whole import machines, members, owner
 from kubewright.local.whole.services import client
+from kubewright.machines.network import range_of
 
 
 def wanted(cluster: ClusterRecord, options: UpOptions) -> tuple[PublishedPort, ...]:
@@ -24,14 +26,24 @@ def wanted(cluster: ClusterRecord, options: UpOptions) -> tuple[PublishedPort, .
 
 
 def require_free(paths: ClusterPaths, cluster: ClusterRecord, options: UpOptions) -> None:
-    """Require that no other process listens on the ports of a cluster, before anything is started. Raises PortInUse with the owner."""
+    """Require that the ports of a cluster can be published, before anything is started.
+
+    Addresses of the cluster's own network are not checked: its bridge may not exist now. Raises PortInUse with the owner
+    of a port, HostError for an address that the host does not have.
+    """
     served = client.status(paths).get("ports", ())
-    fresh = [port for port in wanted(cluster, options) if str(port) not in served]
+    fresh = [port for port in wanted(cluster, options) if str(port) not in served and not _is_of_bridge(port, cluster)]
     if fresh:
         from kubewright.local.whole.services import forwarding  # loads asyncio, which other commands do without
 
         for port in fresh:
             forwarding.require_free(port)
+
+
+def _is_of_bridge(port: PublishedPort, cluster: ClusterRecord) -> bool:
+    """Return whether the address of a port is in the network of the cluster's machines."""
+    ranges = [ipaddress.ip_network(range_of(machine.address)) for machine in cluster.machines if machine.address]
+    return any(ipaddress.ip_address(port.address) in one for one in ranges)
 
 
 def ensure(

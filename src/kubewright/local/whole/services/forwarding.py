@@ -312,15 +312,8 @@ class _UDPClient(asyncio.DatagramProtocol):
 
 
 def require_free(port: PublishedPort) -> None:
-    """Require that no other process has a port. Raises PortInUse with the owner.
-
-    An address that the host does not have yet is accepted.
-    """
-    try:
-        _bound(port).close()
-    except HostError as error:
-        if isinstance(error, PortInUse):
-            raise
+    """Require that the host has the address of a port, and no other process has the port. Raises HostError, PortInUse with the owner."""
+    _bound(port).close()
 
 
 def _bound(port: PublishedPort) -> socket.socket:
