@@ -108,6 +108,19 @@ def test_only_root_chooses_the_programs_of_machines(
     assert said.endswith(" local machine start dev-worker-1 --binaries-dir '/my programs'`\n")
 
 
+@pytest.mark.parametrize("machine", [[], ["dev-control-plane-2"]])
+def test_the_hint_for_adding_a_machine_adds_the_same_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: list[str]
+) -> None:
+    (tmp_path / "dev").mkdir()
+    record.save(WHOLE, tmp_path / "dev" / "cluster.json")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert main(["local", "machine", "add", *machine, "--name", "dev", "--state-dir", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: only root can add and remove machines\nhint: run `sudo ")
+    assert said.endswith(f" {' '.join(['local machine add', *machine])} --name dev`\n")
+
+
 def test_an_operations_error_is_reported_with_its_hint() -> None:
     said = ["noise", "error: [preflight] checks failed", "  a detail", "hint: fix it", "hint: then again"]
     error = operations._failure("init", members.machine_of_group(ClusterPaths(Path("/c/dev")), "one"), said)

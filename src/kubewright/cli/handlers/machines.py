@@ -76,7 +76,7 @@ def add(parsed: Parsed) -> int:
     """Add a machine, by default a worker with the lowest free number."""
     paths = _cluster_for(parsed, parsed.text("machine"))
     name, options = machines.addition(_whole(paths), parsed.text("machine"))
-    machines.require_root(f"local machine add --name {paths.name}")
+    machines.require_root(" ".join(["local machine add", *([name] if parsed.text("machine") else []), "--name", paths.name]))
     with progress(f"cluster {paths.name}", form=parsed.text("output")) as reporter:
         bring_up(paths, options, sources=sources(parsed), reporter=reporter)
     return _print_change(parsed, name, changed=True, said="has joined")

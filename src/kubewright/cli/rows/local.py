@@ -28,6 +28,9 @@ CONFIG = Flag(
     "kubeadm configuration file (InitConfiguration, ClusterConfiguration, component configurations; with --machines also JoinConfiguration)",
     metavar="file",
 )
+CHOSEN_BINARIES = Flag(
+    "binaries-dir", "take the component binaries from this directory, not those of the last up; needs root", metavar="dir"
+)
 MACHINE = Flag("machine", "name of the machine (default: the first control plane)", metavar="name")
 
 ADDRESS = Flag("address", "address of the host on which published ports listen", default="127.0.0.1", metavar="ip")
@@ -93,7 +96,8 @@ ROWS = (
         flags=UP_FLAGS,
         description="Runs a real control plane as local processes, without root or containers, and joins nodes to it. A second run repairs"
         " what is broken and changes nothing else. Nodes are real API clients; the containers of their pods are simulated. With --machines, each"
-        " node is a machine with systemd, containerd and the kubelet, and pods really run.",
+        " node is a machine with systemd, containerd and the kubelet, and pods really run; creating, repairing and scaling such a cluster needs"
+        " root.",
         examples=(
             "up",
             "up --nodes 10 --name wide",
@@ -118,6 +122,7 @@ ROWS = (
             STATE_DIR,
             ALL_FORMATS,
         ),
+        description="Stops a local cluster and removes it. Removing a cluster of machines needs root.",
         examples=(
             "down",
             "down --keep-data",
@@ -249,17 +254,17 @@ ROWS = (
             ("kill", "Stop a machine like a power failure; its disk stays"),
             ("stop", "Shut a machine down"),
             ("pause", "Freeze all processes of a machine, as if it hung"),
-            ("start", "Start a machine that was killed or stopped, or let a paused one continue", BINARIES_DIR),
-            ("remove", "Remove a worker, or a control plane other than the first, with its Node and its disk"),
+            ("start", "Start a machine that was killed or stopped, or let a paused one continue", CHOSEN_BINARIES),
+            ("remove", "Remove a worker, or a control plane other than the first, with its Node and its disk; needs root"),
         )
     ),
     Command(
         "local machine add",
-        "Add a worker, or a control plane",
+        "Add a worker, or a control plane; needs root",
         handler="kubewright.cli.handlers.machines:add",
         argument=Argument("machine", "name of the machine (default: the next worker)", shown="[MACHINE]"),
         flags=(*ON_CLUSTER, BINARIES_DIR, ALL_FORMATS),
-        description="The machine is the next worker or the next control plane of its cluster, whose name it begins with.",
+        description="Adds the next worker or the next control plane of a cluster, with whose name the machine's begins. Needs root.",
         examples=("local machine add --name dev", "local machine add dev-worker-3"),
     ),
     Command("binaries", summary("binaries")),
