@@ -15,8 +15,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import families_kit
 import pytest
 import real_pods
+from families_kit import NODE_PORT, NODE_PORT_6
 from machine_kit import eventually
 from whole_kit import Cluster, disk_place, docker_archive, web
 
@@ -42,27 +44,6 @@ SMALL: Final = 1300
 """The largest packets of the link to the outside."""
 SAYS: Final = "from outside\n" * 1000
 IMAGE: Final = "docker.io/library/web:docker"
-WORKLOAD: Final = f"""\
-apiVersion: v1
-kind: Pod
-metadata: {{name: web, labels: {{app: web}}}}
-spec:
-  terminationGracePeriodSeconds: 0
-  containers:
-    - name: web
-      image: {IMAGE}
-      command: [sh, -c, "mkdir /www; echo real > /www/index.html; exec httpd -f -p 8080 -h /www"]
----
-apiVersion: v1
-kind: Service
-metadata: {{name: web}}
-spec: {{type: NodePort, selector: {{app: web}}, ports: [{{port: 80, targetPort: 8080, nodePort: 30080}}]}}
-"""
-DUAL: Final = """\
-apiVersion: kubeadm.k8s.io/v1beta4
-kind: ClusterConfiguration
-networking: {serviceSubnet: "10.96.0.0/16,fd00:10:96::/112"}
-"""
 STRICT: Final = "table inet strict { chain forward { type filter hook forward priority 0; policy drop; }; }\n"
 PRIVATE: Final = ("sh", "-c", 'umask 077; exec "$@"', "sh")
 """Starts a command of a user whose files nobody else may read."""
@@ -153,11 +134,12 @@ def test_a_cluster_of_a_user_on_a_host_with_a_vpn_and_a_firewall(
     cluster: Cluster, virtual: VirtualHost, parts: Parts, readable: Path
 ) -> None:
     rules, links = virtual.nft("-s", "list", "ruleset"), virtual.links()
-    (readable / "kubeadm.yaml").write_text(f"{DUAL}---\n{real_pods.CONFIG}")
+    (readable / "kubeadm.yaml").write_text(f"{families_kit.DUAL}---\n{real_pods.CONFIG}")
     given = ("--config", str(readable / "kubeadm.yaml"), "--mount", real_pods.write_patches(readable / "patches"))
-    made = cluster.up("--machines", "--nodes", "0", "--publish", "8080:30080", *given)
-    machine = made["machines"][0]["name"]
-    assert ipaddress.ip_address(made["machines"][0]["address"]) not in ipaddress.ip_network(VPN)
+    ports = ("--publish", f"8080:{NODE_PORT}", "--publish", f"8083:{NODE_PORT_6}")
+    made = cluster.up("--machines", "--nodes", "1", *ports, *given)
+    machine, worker = (one["name"] for one in made["machines"])
+    assert [one["name"] for one in made["machines"] if ipaddress.ip_address(one["address"]) in ipaddress.ip_network(VPN)] == []
 
     # what `docker save` writes, from standard input
     archive = docker_archive(web(parts, readable / "oci.tar"), readable / "docker.tar", IMAGE)
@@ -165,9 +147,9 @@ def test_a_cluster_of_a_user_on_a_host_with_a_vpn_and_a_firewall(
         process = cluster.start("local", "load", "--name", cluster.name, "-", stdin=file, stdout=subprocess.PIPE)
         assert process.communicate()[0] == f"loaded {IMAGE}\n"
     check_layers(cluster)
-    cluster.kubectl("apply", "-f", "-", text=WORKLOAD)
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout", "10m")
+    families_kit.run_workload(cluster, IMAGE)
     real_pods.start_pods(cluster)
+    families_kit.check_both(cluster, made, enter=virtual.enter)
 
     (readable / "www").mkdir()
     (readable / "www" / "said").write_text(SAYS)
@@ -184,23 +166,26 @@ def test_a_cluster_of_a_user_on_a_host_with_a_vpn_and_a_firewall(
     assert bridge_of(cluster.group) in virtual.nft("list", "chain", "inet", "strict", "forward")
 
     # published ports are for this host alone, unless they have another address
-    cluster.call("local", "publish", "--name", cluster.name, "--address", HOST_ADDRESS, "8081:30080")
+    cluster.call("local", "publish", "--name", cluster.name, "--address", HOST_ADDRESS, f"8081:{NODE_PORT}")
     fetch = ("curl", "-sS", "--max-time", "20")
     eventually(lambda: output(*virtual.enter, *fetch, "http://127.0.0.1:8080") == "real\n", "the published port")
+    eventually(lambda: output(*virtual.enter, *fetch, "http://127.0.0.1:8083") == "real\n", "the published port of a Service of IPv6")
     eventually(lambda: output(*virtual.outside(*fetch, f"http://{HOST_ADDRESS}:8081")) == "real\n", "the port that others may reach")
     assert output(*virtual.outside(*fetch, f"http://{HOST_ADDRESS}:8080")) == ""
 
     # the umask of the caller does not apply to machines
     as_nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
     assert cluster.inside("control-plane", *as_nobody, "cat", "/etc/resolv.conf").stdout == resolvers.of_host().text(ipv6=True)
-    real_pods.check_documents(cluster, [])
+    real_pods.check_documents(cluster, [worker])
     real_pods.check_pods(cluster)
+    assert cluster.up()["changes"] == []
     check_hostile_archive(cluster, readable)
     check_logs(cluster, machine)
     check_access(cluster, virtual, readable, machine)
     cluster.down()
     assert cluster.traces() == []
     assert (virtual.nft("-s", "list", "ruleset"), virtual.links()) == (rules, links)
+    assert bridge_of(cluster.group) not in run("ip", "-n", virtual.name, "-6", "route", "show", "table", "all")
     assert [*(readable / "clusters").iterdir()] == []
 
 
@@ -271,9 +256,9 @@ def check_access(cluster: Cluster, virtual: VirtualHost, readable: Path, machine
 
     status = kubewright(OWNER, "local", "status", cluster.name, "-o", "json")
     assert json.loads(status.stdout)["state"] == "Ready", status.stderr
-    published = kubewright(OWNER, "local", "publish", "--name", cluster.name, "8082:30080", "-o", "json")
-    assert [row["listens"] for row in json.loads(published.stdout)["ports"]] == [True] * 3, published.stderr
-    assert len(kubewright(OWNER, "local", "publish", "--name", cluster.name, "--list").stdout.splitlines()) == 4
+    published = kubewright(OWNER, "local", "publish", "--name", cluster.name, f"8082:{NODE_PORT}", "-o", "json")
+    assert [row["listens"] for row in json.loads(published.stdout)["ports"]] == [True] * 4, published.stderr
+    assert len(kubewright(OWNER, "local", "publish", "--name", cluster.name, "--list").stdout.splitlines()) == 5
     assert f"export KUBECONFIG={cluster.paths.admin_kubeconfig(machine)}\n" in kubewright(OWNER, "local", "env", cluster.name).stdout
     with (readable / "oci.tar").open("rb") as file:
         loaded = kubewright(OWNER, "local", "load", "--name", cluster.name, "-", stdin=file)
@@ -281,7 +266,7 @@ def check_access(cluster: Cluster, virtual: VirtualHost, readable: Path, machine
     inside = kubewright(OWNER, "local", "shell", machine, "--", "sh", "-c", "id -u; hostname; umask; cat; exit 3", input="typed\n")
     assert (inside.stdout, inside.returncode) == (f"0\n{machine}\n0022\ntyped\n", 3), inside.stderr
     pods = kubewright(OWNER, "local", "shell", machine, "--", "kubectl", "get", "pods", "-o", "name")
-    assert pods.stdout.splitlines().count("pod/web") == 1, pods.stderr
+    assert len([line for line in pods.stdout.splitlines() if line.startswith("pod/web-")]) == 2, pods.stderr
     for words in (("kubelet", "--tail", "3"), ("kube-apiserver", "--tail", "3")):
         shown = kubewright(OWNER, "local", "logs", "--name", cluster.name, *words)
         assert (shown.returncode, len(shown.stdout.splitlines()) >= 3) == (0, True), shown.stderr
@@ -318,7 +303,7 @@ def check_export(done: subprocess.CompletedProcess[str], machine: str) -> None:
     wanted = {"status.json", "cluster.json", "objects/pods.json", *(f"{machine}/{name}" for name in ("console.log", *machines.COMMANDS))}
     assert wanted - set(made["files"]) == set()
     assert [name for name in wanted if not (directory / name).stat().st_size] == []
-    assert any(name.startswith(f"{machine}/pods/default_web_") for name in made["files"])
+    assert any(name.startswith(f"{machine}/pods/default_web-") for name in made["files"])
 
 
 def output(*argv: str) -> str:

@@ -1,21 +1,15 @@
-"""The first cluster of a new user, on a host that has a machine tree and nothing else: no debootstrap, no Go, no compiler, an empty cache."""
+"""The guide's cluster of a host that has a machine tree and nothing else: a killed machine, whose pods move, and the parts of others are lost."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from machine_kit import eventually
-from scripts import machine_tree
-from whole_kit import Cluster, clusters, fetched, web
+from whole_kit import Cluster, clusters, fetched, use_a_tree, web
 
-from kubewright.base.level import KUBERNETES
-from kubewright.binaries.table import native_architecture
-from kubewright.machines import images, kit
 from kubewright.machines.parts import Parts
-from kubewright.machines.tree import contents
 from loopback import free_port
 
 WORKLOAD = """\
@@ -56,31 +50,16 @@ apiServer:
 
 @pytest.fixture
 def cluster(parts: Parts) -> Iterator[Cluster]:
-    """A cluster whose only source of parts is a machine tree."""
+    """A cluster that does not exist yet, and whose only source of parts is a machine tree."""
     with clusters("m") as (found,):
-        tree = found.state / "tree" / contents.file_name(version=KUBERNETES, architecture=native_architecture())
-        tree.parent.mkdir(mode=0o755)
-        described = contents.encode(contents.expected(version=KUBERNETES, architecture=native_architecture()))
-        programs = {**kit.programs(contents.NAMES), contents.PAUSE: images.ensure_pause()}
-        machine_tree.write(tree, tree=parts.base, programs=programs, licenses={}, described=described, level=1)
-        empty = {"XDG_CACHE_HOME": str(found.state / "cache"), "KUBEWRIGHT_CACHE_DIR": "", "KUBEWRIGHT_BINARIES_DIR": str(tree.parent)}
-        found.environment |= {**empty, "KUBEWRIGHT_OFFLINE": "1", "KUBEWRIGHT_NO_BUILD": "1"}
+        use_a_tree(found, parts)
         yield found
-
-
-def test_a_new_user_runs_pods_and_reaches_them(cluster: Cluster, parts: Parts, tmp_path: Path) -> None:
-    cluster.call("preflight", "machines")
-    workers, _ = served(cluster, parts, tmp_path)
-    assert places(cluster) == sorted(workers)
-
-    cluster.down()
-    assert cluster.traces() == []
 
 
 def test_pods_of_a_lost_machine_move_and_others_start(cluster: Cluster, parts: Parts, tmp_path: Path) -> None:
     workers, port = served(cluster, parts, tmp_path)
     cluster.machine("kill", "worker-1")
-    eventually(lambda: places(cluster) == [workers[1]] * 2, "the pod of the killed machine to move")
+    eventually(lambda: cluster.places("app=web") == [workers[1]] * 2, "the pod of the killed machine to move")
     eventually(lambda: fetched(f"http://localhost:{port}") == "real\n", "the published port without the machine")
     eventually(lambda: fetched(f"http://{cluster.balancer('web')}") == "real\n", "the LoadBalancer Service without the machine")
 
@@ -101,9 +80,7 @@ def served(cluster: Cluster, parts: Parts, directory: Path) -> tuple[list[str], 
     assert (made["state"], made["nodes"]["ready"]) == ("Ready", 3)
 
     cluster.call("local", "load", "--name", cluster.name, str(web(parts, directory / "web.tar")))
-    # kube-controller-manager removes the taint of a Node that has become ready; until then, both pods would be placed on another one
-    taints = ("get", "nodes", "-o", "jsonpath={.items[*].spec.taints[*].key}")
-    eventually(lambda: "node.kubernetes.io/not-ready" not in cluster.kubectl(*taints), "pods to be allowed on all workers")
+    eventually(lambda: not cluster.has_uninitialized_nodes(), "pods to be allowed on all workers")
     cluster.kubectl("apply", "-f", "-", text=WORKLOAD)
     cluster.kubectl("rollout", "status", "deployment/web", "--timeout", "10m")
     port = free_port()
@@ -112,17 +89,3 @@ def served(cluster: Cluster, parts: Parts, directory: Path) -> tuple[list[str], 
     eventually(lambda: cluster.balancer("web") != "", "an address of the LoadBalancer Service")
     eventually(lambda: fetched(f"http://{cluster.balancer('web')}") == "real\n", "the LoadBalancer Service")
     return [machine["name"] for machine in made["machines"]][1:], port
-
-
-def places(cluster: Cluster) -> list[str]:
-    """Return the machines of the pods that are ready and stay, sorted."""
-    pods = json.loads(cluster.kubectl("get", "pods", "-l", "app=web", "-o", "json"))["items"]
-    return sorted(
-        pod["spec"]["nodeName"]
-        for pod in pods
-        if "deletionTimestamp" not in pod["metadata"] and {"type": "Ready", "status": "True"}.items() <= condition(pod).items()
-    )
-
-
-def condition(pod: dict[str, dict[str, list[dict[str, str]]]]) -> dict[str, str]:
-    return next((one for one in pod["status"].get("conditions", []) if one["type"] == "Ready"), {})

@@ -17,16 +17,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from scripts import machine_tree
+
+from kubewright.base.level import KUBERNETES
+from kubewright.binaries.table import native_architecture
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.whole import members
 from kubewright.local.whole.services.places import runtime
-from kubewright.machines import cgroups, oci
+from kubewright.machines import cgroups, images, kit, oci
 from kubewright.machines.base import place
 from kubewright.machines.group import bridge_of
 from kubewright.machines.images import Image, archive
 from kubewright.machines.network import Network, bridges, namespaces
 from kubewright.machines.parts import Parts
 from kubewright.machines.running import run
+from kubewright.machines.tree import contents
 
 KUBECTL = ("kubectl", "--kubeconfig", "/etc/kubernetes/admin.conf")
 
@@ -101,6 +106,15 @@ class Cluster:
         """Return the output of a command in a pod; it may fail, or be impossible for a while."""
         return self.inside("control-plane", *KUBECTL, "exec", pod, "--", *words, check=False).stdout
 
+    def places(self, label: str) -> list[str]:
+        """Return the machines of the pods with a label that are ready and stay, sorted."""
+        pods = json.loads(self.kubectl("get", "pods", "-l", label, "-o", "json"))["items"]
+        return sorted(pod["spec"]["nodeName"] for pod in pods if "deletionTimestamp" not in pod["metadata"] and _is_ready(pod))
+
+    def has_uninitialized_nodes(self) -> bool:
+        """Whether kube-controller-manager has yet to remove the taint of a Node that has become ready: pods are placed on others until then."""
+        return "node.kubernetes.io/not-ready" in self.kubectl("get", "nodes", "-o", "jsonpath={.items[*].spec.taints[*].key}")
+
     def via(self, address: str) -> str:
         """Return the machine to which the host sends packets for an address, '' for none."""
         return Network(bridge=bridge_of(self.group)).routes().get(address, "")
@@ -138,6 +152,18 @@ def clusters(*names: str) -> Iterator[list[Cluster]]:
         finally:
             for cluster in found:
                 cluster.down()
+
+
+def use_a_tree(cluster: Cluster, parts: Parts) -> None:
+    """Let a machine tree be the only source of parts, as on a host without debootstrap, Go, a compiler and network, and with an empty cache."""
+    version, architecture = KUBERNETES, native_architecture()
+    tree = cluster.state / "tree" / contents.file_name(version=version, architecture=architecture)
+    tree.parent.mkdir(mode=0o755)
+    described = contents.encode(contents.expected(version=version, architecture=architecture))
+    programs = {**kit.programs(contents.NAMES), contents.PAUSE: images.ensure_pause()}
+    machine_tree.write(tree, tree=parts.base, programs=programs, licenses={}, described=described, level=1)
+    empty = {"XDG_CACHE_HOME": str(cluster.state / "cache"), "KUBEWRIGHT_CACHE_DIR": "", "KUBEWRIGHT_BINARIES_DIR": str(tree.parent)}
+    cluster.environment |= {**empty, "KUBEWRIGHT_OFFLINE": "1", "KUBEWRIGHT_NO_BUILD": "1"}
 
 
 def fetched(url: str) -> str:
@@ -196,6 +222,10 @@ def machine_changes(status: Mapping[str, Any]) -> list[str]:
     """Return the machines that `up` has changed, by name without that of the cluster."""
     start = f"machine {status['name']}-"
     return [change["target"].removeprefix(start) for change in status["changes"] if change["target"].startswith(start)]
+
+
+def _is_ready(pod: Mapping[str, Any]) -> bool:
+    return ("Ready", "True") in {(one["type"], one["status"]) for one in pod["status"].get("conditions", ())}
 
 
 def _text(path: Path) -> str:
