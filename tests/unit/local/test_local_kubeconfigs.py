@@ -17,6 +17,7 @@ from kubewright.base import yaml
 from kubewright.base.change import Action
 from kubewright.base.errors import DocumentError, Locked, UsageError, ValidationError, WaitTimeout
 from kubewright.base.events import RecordingReporter, Warned
+from kubewright.base.records import replace
 from kubewright.host.locks import Lock
 from kubewright.local import record
 from kubewright.local.cluster import kubeconfig
@@ -205,8 +206,13 @@ def test_down_continues_and_warns_if_a_kubeconfig_cannot_be_changed(one: Cluster
 def test_a_cluster_that_was_never_up_has_no_context(one: ClusterPaths, config: Path) -> None:
     [admin] = one.root.rglob("admin.conf")
     admin.unlink()
-    with pytest.raises(UsageError, match="no kubeconfig yet"):
-        kubeconfig.use(one, config)
+    for kind, command in ((record.PROCESSES, "kubewright"), (record.MACHINES, "sudo kubewright")):
+        found = record.load(one.record)
+        assert found is not None
+        record.save(replace(found, kind=kind), one.record)
+        with pytest.raises(UsageError, match="no kubeconfig yet") as refused:
+            kubeconfig.use(one, config)
+        assert refused.value.remedy == f"run `{command} up --name one` first"
     with pytest.raises(UsageError, match="there is no cluster"):
         kubeconfig.use(ClusterPaths(one.root.parent / "two"), config)
     assert not (one.root.parent / "two").exists()

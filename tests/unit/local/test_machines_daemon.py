@@ -19,7 +19,7 @@ from kubewright.base.errors import DocumentError, HostError, PortInUse
 from kubewright.base.events import SilentReporter
 from kubewright.base.wait import PollingWaiter
 from kubewright.host.processes import Identity
-from kubewright.http import loop
+from kubewright.http import loop, unix
 from kubewright.http.serving import serve_unix
 from kubewright.local import published, record
 from kubewright.local.paths import ClusterPaths
@@ -91,6 +91,14 @@ def test_only_the_owner_and_root_may_call_the_daemon(readable: Path) -> None:
         serving(readable, test)
     else:
         pytest.skip("needs a Python interpreter that other users may run")
+
+
+def test_the_hint_for_a_cluster_without_a_running_machine_names_it(tmp_path: Path) -> None:
+    async def test(path: Path) -> None:
+        answer = await asyncio.to_thread(unix.request, "PUT", path, "/images", body=b'{"archive": "/none"}', timeout=60.0)
+        assert json.loads(answer.body)["remedy"] == "`sudo kubewright up --name dev` starts them"
+
+    serving(tmp_path, test, owner=0, paths=ClusterPaths(tmp_path / "dev"))
 
 
 def test_archives_are_read_as_the_user_who_loads_them(readable: Path, monkeypatch: pytest.MonkeyPatch) -> None:

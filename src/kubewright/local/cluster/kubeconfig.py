@@ -132,9 +132,8 @@ def _addition(paths: ClusterPaths, cluster: record.ClusterRecord) -> documents.A
     """Return the entries from the administrator's kubeconfig, with embedded certificates and key."""
     path = status.kubeconfig(paths, cluster)
     if not path.is_file():
-        raise UsageError(
-            f"cluster {quoted(paths.name)} has no kubeconfig yet", detail=str(path), remedy=f"run `kubewright up --name {paths.name}` first"
-        )
+        command = f"{'sudo ' if cluster.is_whole else ''}kubewright up --name {paths.name}"
+        raise UsageError(f"cluster {quoted(paths.name)} has no kubeconfig yet", detail=str(path), remedy=f"run `{command}` first")
     document = yaml.load_one(path.read_bytes(), source=str(path))
     resolve_discovery(parse(document), untrusted=True)  # another user may be able to write the file
     config: Any = document.value

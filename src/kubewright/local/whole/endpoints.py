@@ -79,7 +79,9 @@ def pointed(text: str, address: str) -> str:
     chosen, context = kubeconfigs.resolve(found, _ADMIN), found.contexts[found.current_context]
     credentials = EmbeddedCertificate(certificate_pem=chosen.user.client_certificate_data, key_pem=chosen.user.client_key_data)
     if not (chosen.cluster.certificate_authority_data and credentials.certificate_pem and credentials.key_pem):
-        raise CertificateError(f"{_ADMIN} of the machine has no embedded certificates", remedy="`sudo kubewright up` creates it again")
+        raise CertificateError(
+            f"{_ADMIN} of the machine has no embedded certificates", remedy="`sudo kubewright up --name CLUSTER` creates it again"
+        )
     document = kubeconfig_document(
         server=url(address, PORT),
         cluster_name=context.cluster,

@@ -45,7 +45,7 @@ def routes(own: ClusterPaths, paths: ClusterPaths, states: MachineStates, forwar
         found = [machine for name in sorted(states.running) if (machine := states.machine(name)) is not None]
         try:
             if not found:
-                raise HostError("no machine of the cluster runs", remedy="`sudo kubewright up` starts them")
+                raise HostError("no machine of the cluster runs", remedy=f"`sudo kubewright up --name {paths.name}` starts them")
             names = await asyncio.to_thread(images.load_as, request.uid, found, str(json.loads(request.body)["archive"]))
         except DocumentError as error:
             return _refused(error, 422)
