@@ -108,6 +108,26 @@ def test_zsh_offers_paths(scripts):
     assert [text for text in offered if text not in scripts["zsh"]] == []
 
 
+@pytest.mark.parametrize("path", ["zsh"], indirect=True)
+@pytest.mark.parametrize(
+    ("command", "offered"),
+    [
+        ("certs", ["certificate-key", "check-expiration", "generate-csr", "renew"]),
+        ("etcd_restore", ["phase", "files"]),
+        ("etcd", ["status", "member", "snapshot", "restore"]),
+        ("backup_restore", ["phase", "files"]),
+        ("upgrade", ["apply", "diff", "node", "plan", "rollback", "status"]),
+    ],
+)
+def test_zsh_offers_the_sub_commands_of_a_command_and_files_if_it_takes_one(path, command, offered):
+    """With stand-ins for the functions of its completion system."""
+    stubs = 'compdef() { print "$@" }; _describe() { print -l -- ${(P)2%%:*} }; _files() { print files }'
+    program = f'{stubs}; source "{path}"; _shtab_kubeadm_{command}_commands'
+    done = subprocess.run(["zsh", "-f", "-c", program], capture_output=True, text=True, check=True, timeout=600)
+    [registered, *found] = done.stdout.splitlines()
+    assert (registered, sorted(found)) == ("_shtab_kubeadm -N kubeadm", sorted(offered))
+
+
 @pytest.mark.parametrize("path", ["fish"], indirect=True)
 @pytest.mark.parametrize(
     ("words", "offered", "kept"),

@@ -2,11 +2,13 @@
 
 The script for fish has one function that determines the command of the line, and a line for each sub-command and flag.
 Names of files are completed where a flag or an argument takes one. With shtab, a command with sub-commands cannot have
-arguments; bash then falls back to names of files, as it does with the script of kubeadm.
+arguments. Bash then falls back to names of files, as it does with the script of kubeadm; for zsh, the lists of
+sub-commands are replaced by ours, also because shtab 1.13 puts all descendants of a command into them.
 """
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -47,7 +49,29 @@ def script(shell: str, *, program: str, table: Table = TABLE) -> str:
     import shtab
 
     found: str = shtab.complete(_tree(table, program), shell=shell)
-    return found.replace("\ncomplete -o ", "\ncomplete -o default -o ")  # in bash; shtab has no option for it
+    if shell == "zsh":
+        return _of_zsh(found, program, table)
+    return found.replace("\ncomplete -o ", "\ncomplete -o default -o ")  # shtab has no option for it
+
+
+def _of_zsh(text: str, program: str, table: Table) -> str:
+    """Let a script offer exactly the sub-commands of each command, with files if it takes one, and also work with `source`."""
+    text = text.replace("$zsh_eval_context[-1] == eval ", "$zsh_eval_context[-1] == (eval|file*) ")
+    for row in table.every():
+        children = [child for child in table.children(row) if not child.hidden]
+        start = f"\n{_word('_shtab', program, *row.words)}_commands() {{\n"
+        before, found, after = text.partition(start)
+        if children and found:
+            listed = "".join(f"    {shlex.quote(f'{child.words[-1]}:{child.summary}')}\n" for child in children)
+            files = "  _files\n" if row.argument and _shown(row.argument) in _PATHS else ""
+            body = f"  local _commands=(\n{listed}  )\n  _describe 'commands' _commands\n{files}"
+            text = before + start + body + after[after.index("}\n") :]
+    return text
+
+
+def _word(*words: str) -> str:
+    """Return words as a part of the name of a function, as shtab does."""
+    return "".join(character if character.isalnum() else "_" for character in "_".join(words))
 
 
 def _tree(table: Table, program: str) -> argparse.ArgumentParser:
@@ -119,7 +143,7 @@ end
 
 def fish_script(table: Table, *, program: str) -> str:
     """Return the script for a program of this name."""
-    name = "".join(character if character.isalnum() else "_" for character in program)
+    name = _word(program)
     shown = [row for row in table.every() if not row.hidden]
     flags = [flag for row in shown for flag in (*GLOBAL_FLAGS, *row.flags_as(program)) if not flag.hidden]
     valued = sorted({word for flag in flags if flag.kind != BOOL for word in _words(flag)})
