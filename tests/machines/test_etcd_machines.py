@@ -19,7 +19,7 @@ from kubewright.machines.machine import Machine
 from kubewright.machines.parts import Parts
 from typed import ROOT, steps
 
-BACKUP, KEY = "/root/one.kwb", "/root/backup.key"
+BACKUP, KEY, DAILY = "/root/one.kwb", "/root/backup.key", "/var/backups/kubernetes"
 MANIFESTS = ["etcd.yaml", *(f"{name}.yaml" for name in COMPONENTS)]
 RESTORED = {"saved": True, "lost": False, "new revisions": True, "kept": 1, "left": [], "manifests": MANIFESTS, "unit": False, "holder": ""}
 """The state after a restore, however it was interrupted."""
@@ -79,12 +79,11 @@ def test_the_commands_of_the_guide_restore_etcd_while_pods_keep_running_and_make
     found = list(steps(ROOT / "docs/guide/recovery.md"))
     [restoring] = [number for number, step in enumerate(found) if "kubewright etcd restore" in step.command]
     put(machine, "saved")
-    machine.run("mkdir", "-p", "/var/backups")
     with reading(machine) as reader:
         reader.follow(iter(found[:restoring]))
         last, proxy = put(machine, "lost"), proxy_container(machine)
         reader.follow(iter(found[restoring:]), besides={"sudo kubewright etcd restore": "<<< y"})
-    assert len(reader.done) == 9
+    assert len(reader.done) == 12
     assert "its earlier data is in /var/lib/etcd/member.before-" in reader.printed[found[restoring].command]
     restored = names(machine)
     assert ("saved" in restored, "lost" in restored, put(machine, "later") > last + 900_000_000) == (True, False, True)
@@ -92,12 +91,28 @@ def test_the_commands_of_the_guide_restore_etcd_while_pods_keep_running_and_make
     assert proxy_container(machine) == proxy
     [member] = json.loads(kubewright(machine, "etcd", "status", "-o", "json").out)["members"]
     assert (member["name"], member["leader"]) == ("one", True)
-    machine.run("systemctl", "start", "kubewright-backup.service")
-    [*_, made] = machine.run("ls", "/var/backups/kubernetes").out.split()  # the timer makes one as well, at midnight
-    assert made.endswith(".kwb")
+    _check_daily_backups(machine)
+
+
+def _check_daily_backups(machine: Machine) -> None:
+    """The units of the guide have made a backup. One that fails is reported and removes nothing, the next good one removes the old ones."""
+    [*_, made] = machine.run("ls", DAILY).out.split()  # the timer makes one as well, at midnight
+    assert (made.startswith("one-"), made.endswith(".kwb")) == (True, True)
+    assert machine.run("stat", "-c", "%a", KEY, DAILY, f"{DAILY}/{made}").out.split() == ["600", "700", "600"]
     assert "kubewright-backup.timer" in machine.run("systemctl", "list-timers").out
-    shown = kubewright(machine, "backup", "show", f"/var/backups/kubernetes/{made}", "--key-file", KEY).out
+    shown = kubewright(machine, "backup", "show", f"{DAILY}/{made}", "--key-file", KEY).out
     assert "/etc/kubernetes/pki/ca.key" in shown
+
+    machine.run("touch", "-d", "20 days ago", f"{DAILY}/one-2026-01-01.kwb", f"{DAILY}/two-2026-01-01.kwb")
+    start = ("systemctl", "start", "kubewright-backup.service")
+    machine.run("mv", KEY, f"{KEY}.away")
+    assert machine.run(*start, check=False).code != 0
+    machine.run("mv", f"{KEY}.away", KEY)
+    eventually(lambda: "the backup of one failed" in machine.run("journalctl", "-p", "alert").out, "the report of the failure")
+    assert "one-2026-01-01.kwb" in machine.run("ls", DAILY).out.split()
+    machine.run(*start)
+    left = machine.run("ls", DAILY).out.split()
+    assert ("one-2026-01-01.kwb" in left, "two-2026-01-01.kwb" in left, made in left) == (False, True, True)
 
 
 def test_a_machine_that_lost_everything_is_made_again_from_its_backup(machine: Machine) -> None:
