@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from init_kit import Box
+import trustme
+from init_kit import Box, asked
+from join_kit import Cluster, JoinBox
 
 from kubewright.apis.kubeadm.types import ClusterConfiguration, Etcd, ExternalEtcd
 from kubewright.apis.machine import Addresses, Layout
@@ -22,7 +25,7 @@ from kubewright.base.errors import (
     ValidationError,
     WaitTimeout,
 )
-from kubewright.base.events import RecordingReporter, SilentReporter
+from kubewright.base.events import PhaseStarted, RecordingReporter, SilentReporter, Warned
 from kubewright.base.randomness import SeededRandom
 from kubewright.base.wait import InstantWaiter, PollingWaiter
 from kubewright.etcd.api import Member, Status
@@ -374,25 +377,24 @@ def test_an_etcd_that_the_kubelet_does_not_stop_is_stopped_by_restarting_it(box)
     assert len(done) == 2
 
 
-@pytest.mark.parametrize(("phases", "warnings"), [((), 1), (("control-plane-prepare/certs",), 0)])
-def test_kubeconfigs_of_an_expired_ca_give_a_warning_unless_certificates_did(box, files, monkeypatch, phases, warnings):
+@pytest.mark.parametrize(("before", "warnings"), [((), 1), (("control-plane-prepare/certs",), 0)])
+def test_kubeconfigs_of_an_expired_ca_give_a_warning_unless_certificates_did(tmp_path, before, warnings):
+    plain, box = Box(tmp_path / "machine"), JoinBox(tmp_path / "machine")
+    for phase in ("certs/ca", "certs/etcd-ca", "certs/front-proxy-ca", "certs/sa"):
+        plain.act(asked(only=(phase,)))
+    pair = [Path(box.layout.pki / f"ca.{kind}").read_bytes() for kind in ("crt", "key")]
+    box.cluster = Cluster(authority=trustme.CA.from_pem(*pair))
+    stored = next(body for body in box.cluster.objects if body["metadata"]["name"] == "kubeadm-config")
+    stored["data"]["ClusterConfiguration"] += f"certificatesDir: {box.layout.pki}\n"
     box.clock.advance(3652 * 86_400)
-    made = []
-    monkeypatch.setattr(control_plane, "_kubeconfigs", lambda _: ["admin", "scheduler"])
-    monkeypatch.setattr(control_plane.steps, "kubeconfig", lambda spec, **_: made.append(spec))
-    store = MemoryStore({"ca.crt": files["ca.crt"]})
-    ctx = SimpleNamespace(
-        say=lambda *_: None,
-        layout=box.layout,
-        runs=lambda phase: phase in phases,
-        certificates=store,
-        kubeconfigs=None,
-        issuing=None,
-        clock=box.clock,
-        reporter=box.reporter,
-    )
-    assert len(list(control_plane.kubeconfigs(ctx))) == len(made) == 2
-    assert len(box.warnings()) == warnings
+    made = box.act(box.request(control_plane=True, only=(*before, "control-plane-prepare/kubeconfig")))
+    names = ["kubeconfig admin.conf", "kubeconfig controller-manager.conf", "kubeconfig scheduler.conf"]
+    assert [change.target for change in made][-3:] == names
+    events = box.reporter.events
+    [begun] = [at for at, one in enumerate(events) if isinstance(one, PhaseStarted) and one.phase == "control-plane-prepare/kubeconfig"]
+    told = [one.text for one in events[begun:] if isinstance(one, Warned)]
+    assert told == ["ca.crt is not valid now (expired 2 d ago): certificates that it has signed are refused"] * warnings
+    assert (len(box.warnings()) > warnings) == bool(before)
 
 
 def test_components_of_a_further_control_plane_start_in_order(box):
