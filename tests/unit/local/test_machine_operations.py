@@ -121,6 +121,25 @@ def test_the_hint_for_adding_a_machine_adds_the_same_one(
     assert said.endswith(f" {' '.join(['local machine add', *machine])} --name dev`\n")
 
 
+@pytest.mark.parametrize("has_kubectl", [True, False])
+def test_env_says_where_to_get_kubectl_if_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, has_kubectl: bool
+) -> None:
+    for name in ("home/dev", "bin", "cache"):
+        (tmp_path / name).mkdir(parents=True)
+    record.save(WHOLE, tmp_path / "home" / "dev" / "cluster.json")
+    if has_kubectl:
+        (tmp_path / "bin" / "kubectl").touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("KUBEWRIGHT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("KUBEWRIGHT_BINARIES_DIR", raising=False)
+    assert main(["local", "env", "dev", "--state-dir", str(tmp_path / "home")]) == 0
+    printed = capsys.readouterr()
+    assert [line.partition("=")[0] for line in printed.out.splitlines()] == ["export KUBECONFIG"]
+    fetch = f"binaries fetch kubectl --kubernetes-version {WHOLE.kubernetes_version}` gets one"
+    assert ("kubectl is not on PATH" in printed.err, fetch in printed.err) == (not has_kubectl, not has_kubectl)
+
+
 def test_an_operations_error_is_reported_with_its_hint() -> None:
     said = ["noise", "error: [preflight] checks failed", "  a detail", "hint: fix it", "hint: then again"]
     error = operations._failure("init", members.machine_of_group(ClusterPaths(Path("/c/dev")), "one"), said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,6 +30,7 @@ from kubewright.local.cluster import status as clusters
 from kubewright.local.cluster.daemon_client import ControlClient
 from kubewright.local.cluster.up import up as bring_up
 from kubewright.local.paths import ClusterPaths, state_directory
+from kubewright.local.programs import KUBECTL
 from kubewright.local.record import OWN_CONTROLLERS, STOCK_CONTROLLERS
 from kubewright.local.up_options import MOST_CONTROL_PLANES, UpOptions, most_nodes
 from kubewright.local.whole import owner as machine_clusters
@@ -200,6 +202,9 @@ def env(parsed: Parsed) -> int:
         word = shell_word(value, what=f"the value of {name}")
         shown = f'{word}:"$PATH"' if name == "PATH" else word
         sys.stdout.write(f"export {name}={shown}\n")
+    if "PATH" not in values and shutil.which(KUBECTL) is None:
+        version = clusters.require(where).kubernetes_version
+        inputs.warn([f"{KUBECTL} is not on PATH; `kubewright binaries fetch {KUBECTL} --kubernetes-version {version}` gets one"])
     return 0
 
 
