@@ -52,6 +52,24 @@ def test_nothing_binary_is_written_to_a_terminal(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("etcd", "snapshot", "save"),
+        ("etcd", "snapshot", "verify"),
+        ("backup", "create", "--plain"),
+        ("backup", "show"),
+        ("backup", "restore", "--yes"),
+        ("hub", "backup"),
+        ("hub", "restore"),
+    ],
+)
+def test_an_empty_name_of_a_file_is_refused(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """As with a shell variable that is not set."""
+    assert entry.main([*words, ""]) == 2
+    assert capsys.readouterr().err.startswith("error: the name of the file is empty\nhint: see `")
+
+
 def test_a_backup_is_written_to_stdout_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -106,8 +124,12 @@ def test_a_snapshot_is_verified(file: Path, form: str, capsys: pytest.CaptureFix
     assert "etcdutl is not on PATH, so the keys were not counted" in printed.err
 
 
-def test_the_progress_of_reading_a_large_file_is_shown_after_two_seconds(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("linked", [False, True])
+def test_the_progress_of_reading_a_large_file_is_shown_after_two_seconds(file: Path, linked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     clock, reporter = FakeClock(), RecordingReporter()
+    if linked:
+        target, file = file, file.with_name("link")
+        file.symlink_to(target)
     monkeypatch.setattr("kubewright.host.filesystem.files._PIECE", 4096)
     for piece in verifying.reading(PurePosixPath(file), task="verify", clock=clock, reporter=reporter):
         assert piece

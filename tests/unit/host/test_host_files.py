@@ -423,6 +423,8 @@ def test_special_files_are_not_read_and_do_not_block(tmp_path):
     for path in (tmp_path / "fifo", tmp_path):
         with pytest.raises(HostError, match="not a regular file"):
             Files().read(pure(path))
+    with pytest.raises(HostError, match="not a regular file"):
+        list(Files().pieces(pure(tmp_path / "fifo")))
 
 
 def test_states_of_paths_are_read(tmp_path):

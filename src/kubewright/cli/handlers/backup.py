@@ -37,9 +37,9 @@ _SHOWN: Final = (
 
 def create(parsed: Parsed) -> int:
     """Write a backup of this control plane to a file or to stdout."""
-    key, target = _key_for_new(parsed), parsed.text("file")
-    streamed = inputs.is_stdout(target, what="a backup")
-    host, clock, path = machine.host(), SystemClock(), PurePosixPath(inputs.absolute(target))
+    key, target = _key_for_new(parsed), inputs.file_argument(parsed)
+    streamed = inputs.is_stdout(parsed.text("file"), what="a backup")
+    host, clock, path = machine.host(), SystemClock(), PurePosixPath(target)
     member = this_member.find(host)
     found = access.find(host, EtcdFlags())
     with closing(access.connect(host, found, clock=clock)) as etcd, progress("backup create", form=parsed.text("output")) as reporter:
@@ -63,7 +63,7 @@ def create(parsed: Parsed) -> int:
 
 def show(parsed: Parsed) -> int:
     """Read a backup completely, and print its contents."""
-    path, form = PurePosixPath(inputs.absolute(parsed.text("file"))), parsed.text("output")
+    path, form = PurePosixPath(inputs.file_argument(parsed)), parsed.text("output")
     key = _key(parsed)
     with progress("backup show", form=form) as reporter:
         pieces = functools.partial(verifying.reading, path, task="backup show", clock=SystemClock(), reporter=reporter)
@@ -85,7 +85,7 @@ def restore_request(parsed: Parsed, *, only: tuple[str, ...]) -> BackupRestoreOp
     return inputs.record(
         parsed,
         BackupRestoreOptions,
-        file=inputs.absolute(parsed.text("file")),
+        file=inputs.file_argument(parsed),
         key=_key(parsed),
         only=only,
         ask=functools.partial(inputs.ask, form=parsed.text("output")),

@@ -30,8 +30,8 @@ _PRIVATE: Final = 0o600
 
 def save(parsed: Parsed) -> int:
     """Save a snapshot to a file, with its description next to it; or write it to stdout."""
-    target, form, host, clock = parsed.text("file"), parsed.text("output"), machine.host(), SystemClock()
-    streamed = inputs.is_stdout(target, what="a snapshot")
+    target, form, host, clock = inputs.file_argument(parsed), parsed.text("output"), machine.host(), SystemClock()
+    streamed = inputs.is_stdout(parsed.text("file"), what="a snapshot")
     found = access.find(host, inputs.record(parsed, EtcdFlags))
     with closing(access.connect(host, found, clock=clock)) as etcd, progress("etcd snapshot save", form=form) as reporter:
         source = saving.choose(etcd, local=found.endpoints[0] if parsed.flag("local") else "")
@@ -39,7 +39,7 @@ def save(parsed: Parsed) -> int:
             saving.save(etcd, source, sys.stdout.buffer.write, name="stdout", clock=clock, reporter=reporter)
             sys.stdout.buffer.flush()
             return 0
-        path, files = PurePosixPath(inputs.absolute(target)), Files()
+        path, files = PurePosixPath(target), Files()
         description = path.with_name(path.name + saving.SUFFIX)
         with files.replacing(path, mode=_PRIVATE) as file:
             snapshot = saving.save(etcd, source, file.write, name=str(path), clock=clock, reporter=reporter)
@@ -57,7 +57,7 @@ def save(parsed: Parsed) -> int:
 
 def verify(parsed: Parsed) -> int:
     """Verify a snapshot file."""
-    path, files, form = PurePosixPath(inputs.absolute(parsed.text("file"))), Files(), parsed.text("output")
+    path, files, form = PurePosixPath(inputs.file_argument(parsed)), Files(), parsed.text("output")
     with progress("etcd snapshot verify", form=form) as reporter:
         pieces = verifying.reading(path, task="etcd snapshot verify", clock=SystemClock(), reporter=reporter)
         snapshot = verifying.check(pieces, name=str(path))

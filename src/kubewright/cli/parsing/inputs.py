@@ -116,6 +116,13 @@ def absolute(path: str) -> str:
     return os.path.normpath(Path(path).absolute()) if path else ""
 
 
+def file_argument(parsed: Parsed) -> str:
+    """Return the argument `file` as an absolute path. Raises UsageError for an empty one, like that of a shell variable that is not set."""
+    if not (path := parsed.text("file")):
+        raise UsageError("the name of the file is empty", remedy=f"see `kubewright {parsed.command.path} --help`")
+    return absolute(path)
+
+
 def is_stdout(path: str, *, what: str) -> bool:
     """Return whether a file to write is `-`, which means stdout. Raises UsageError if that is a terminal; `what` is to be written."""
     if path == STANDARD_INPUT and sys.stdout.isatty():

@@ -90,7 +90,7 @@ class Files:
 
         Raises HostError, also if there is no such file.
         """
-        with explaining("read", path), Path(path).open("rb", buffering=0) as file:
+        with explaining("read", path), open(path, "rb", buffering=0, opener=_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise HostError(f"{path} is not a regular file", remedy="choose another file")
             while piece := file.read(_PIECE):
@@ -353,6 +353,11 @@ def _owning(desired: Ownership) -> Work:
         os.chown(name, desired.owner, desired.group, dir_fd=parent, follow_symlinks=False)
 
     return Work(doing="change the owner of", leaf=own, directory=own, one_mount=False)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Open a file as `open` does, but without waiting for the other side of a named pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _read_all(opened: int, path: PurePosixPath) -> bytes:

@@ -7,6 +7,7 @@ flipped bit.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
@@ -72,7 +73,7 @@ class Verified:
 def reading(path: PurePosixPath, *, task: str, clock: Clock, reporter: Reporter) -> Iterator[bytes]:
     """Yield the content of a snapshot or backup piece by piece, and report the progress. Raises HostError."""
     files = Files()
-    found = files.state(path)
+    found = files.state(PurePosixPath(os.path.realpath(path)))
     return reported(files.pieces(path), task=task, size=found.size if found else 0, clock=clock, reporter=reporter)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 from kubewright.base.durations import Duration
 from kubewright.base.randomness import SystemRandom
 from kubewright.cli.handlers.hub import state
-from kubewright.cli.parsing.inputs import absolute
+from kubewright.cli.parsing.inputs import file_argument
 from kubewright.cli.parsing.parser import Parsed
 from kubewright.cli.printers.output import write_rows
 from kubewright.enrollment.state import sqlite_backup
@@ -30,8 +30,9 @@ _COLUMNS: Final = (
 
 def backup(parsed: Parsed) -> int:
     """Write a copy of the state. The hub may be running."""
+    target = Path(file_argument(parsed))
     with closing(state.file_of(parsed).open(state.event("", TAKEN_OVER))) as store:
-        sqlite_backup.backup(store, Path(absolute(parsed.text("file"))))
+        sqlite_backup.backup(store, target)
         done = state.event("", "backed up")
         store.add_event(done)
     return state.print_result(parsed, done)
@@ -59,7 +60,7 @@ def _vouched_for(cluster: TenantCluster, tokens: Sequence[JoinToken]) -> dict[st
 
 def restore(parsed: Parsed) -> int:
     """Replace the state with a copy; a running hub switches to it at once."""
-    found, source = state.file_of(parsed), Path(absolute(parsed.text("file")))
+    found, source = state.file_of(parsed), Path(file_argument(parsed))
     with closing(found.open(state.event("", TAKEN_OVER), forced=True)) as store:  # all of it is replaced
         done = state.event("", "restored")
         sqlite_backup.restore(store, source, key=found.key().content, random=SystemRandom(), event=done)
