@@ -15,16 +15,17 @@ from test_etcd_this_member import pod
 from kubewright.base import records
 from kubewright.base.clock import SystemClock
 from kubewright.base.errors import CheckFailed, DocumentError, HostError, KubewrightError, TrustError, UsageError
-from kubewright.base.events import Progress, RecordingReporter, SilentReporter
+from kubewright.base.events import Progress, RecordingReporter, SilentReporter, Warned
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.wait import InstantWaiter
 from kubewright.etcd import snapshots
-from kubewright.etcd.api import Member
+from kubewright.etcd.api import Member, Status
 from kubewright.host.desired import File
 from kubewright.host.states import ServiceState
 from kubewright.lifecycle import engine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.etcd import archive, backup, backup_restore, saving, this_member
+from kubewright.lifecycle.etcd.context import MemberContext
 from kubewright.lifecycle.etcd.request import BackupRestoreOptions
 from kubewright.lifecycle.machine import TargetMachine
 from snapshot_files import database, snapshot
@@ -339,3 +340,12 @@ def test_the_progress_of_reading_a_large_backup_is_reported(box: Box, monkeypatc
     told = [event for event in box.reporter.events if isinstance(event, Progress)]
     assert {(one.task, one.total, one.unit) for one in told} == {(f"{task} the backup", size, "bytes") for task in ("checking", "reading")}
     assert [one.task for one in told if one.done == size][-1] == "reading the backup"
+
+
+def test_an_alarm_in_the_restored_data_is_reported_with_its_remedy(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server waits until it is disarmed."""
+    full = Status(endpoint="https://10.0.0.1:2379", leader_id=1, errors=("memberID:171 alarm:NOSPACE ",))
+    monkeypatch.setattr(MemberContext, "now", lambda _: full)
+    box.restore()
+    [told] = [event.text for event in box.reporter.events if isinstance(event, Warned) and "NOSPACE" in event.text]
+    assert told.startswith("the former member ab has raised the alarm NOSPACE: until it is disarmed, etcd accepts no writes; compact and")

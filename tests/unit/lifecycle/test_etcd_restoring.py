@@ -24,6 +24,7 @@ from kubewright.base.events import Line, Progress, RecordingReporter, Waited, Wa
 from kubewright.base.randomness import SystemRandom
 from kubewright.base.wait import InstantWaiter, Wait
 from kubewright.etcd import snapshots
+from kubewright.etcd.api import Status
 from kubewright.host.desired import File
 from kubewright.http.messages import Response
 from kubewright.kube.recording import RecordingKube
@@ -31,6 +32,7 @@ from kubewright.kube.resources import LEASE, NODE
 from kubewright.lifecycle import engine
 from kubewright.lifecycle.connections import Mode
 from kubewright.lifecycle.etcd import restore
+from kubewright.lifecycle.etcd.context import MemberContext
 from kubewright.lifecycle.etcd.request import RestoreOptions
 from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.recovery import RECOVER
@@ -586,3 +588,12 @@ def test_the_progress_of_checking_a_large_snapshot_is_reported(box: Box, monkeyp
     box.run(file=str(box.snapshot), mode=mode)
     told = [event for event in box.reporter.events if isinstance(event, Progress)]
     assert [(one.task, one.done, one.total, one.unit) for one in told] == [("checking the snapshot", len(CONTENT), len(CONTENT), "bytes")]
+
+
+def test_an_alarm_in_the_restored_data_is_reported_with_its_remedy(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API server waits until it is disarmed."""
+    full = Status(endpoint="https://10.0.0.1:2379", leader_id=1, errors=("memberID:171 alarm:NOSPACE ",))
+    monkeypatch.setattr(MemberContext, "now", lambda _: full)
+    box.run(file=str(box.snapshot))
+    [told] = [event.text for event in box.reporter.events if isinstance(event, Warned) and "NOSPACE" in event.text]
+    assert told.startswith("the former member ab has raised the alarm NOSPACE: until it is disarmed, etcd accepts no writes; compact and")

@@ -17,7 +17,7 @@ from kubewright.apis.machine import Layout
 from kubewright.base.clock import FakeClock
 from kubewright.base.errors import DocumentError, Interrupted, Unreachable
 from kubewright.base.events import Progress, RecordingReporter, SilentReporter
-from kubewright.etcd.api import NoQuorum
+from kubewright.etcd.api import NoQuorum, Status
 from kubewright.etcd.snapshots import Snapshot
 from kubewright.host.desired import File
 from kubewright.host.filesystem.files import Files
@@ -92,6 +92,10 @@ def test_without_a_leader_the_local_flag_is_required() -> None:
     assert saving.choose(etcd, local="https://10.0.0.3:2379").member.name == "three"
     with pytest.raises(Unreachable, match="does not answer"):
         saving.choose(etcd, local="https://10.0.0.1:2379")
+    nobody = FakeEtcd(Unreachable("nobody answers"), [Status(endpoint="https://10.0.0.1:2379", problem="refused")])
+    with pytest.raises(Unreachable, match="no member of etcd answers") as caught:
+        saving.choose(nobody)
+    assert (caught.value.detail.splitlines()[-1], "--local" in caught.value.remedy) == ("https://10.0.0.1:2379: refused", False)
 
 
 class _Keys(_Snapping):

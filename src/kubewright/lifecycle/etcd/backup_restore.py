@@ -173,6 +173,7 @@ def carried_out(ctx: BackupContext) -> Iterator[Step]:
     yield from kubelet.start({}, host=host, layout=member.layout, stand_ins=(), reporter=ctx.reporter)
     ctx.say("Waiting for etcd to serve")
     yield ctx.until(lambda status: status.reason or None, saying="etcd to serve")
+    ctx.warn_of_alarms()
     yield from ctx.api_server()
     yield from kubelet.finalize(member.layout.kubelet_client_current, member.layout, host=host, reporter=ctx.reporter)
     yield from swap.finish()

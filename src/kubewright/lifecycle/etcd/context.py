@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from kubewright.apis.machine import url
 from kubewright.base.errors import CheckFailed, KubewrightError, UsageError, WaitTimeout
-from kubewright.base.events import Line, Waited
+from kubewright.base.events import Line, Waited, Warned
 from kubewright.base.records import dataclass, replace
 from kubewright.base.wait import Condition
-from kubewright.etcd import voters
+from kubewright.etcd import alarms, voters
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.etcd import etcdutl, peers
@@ -206,6 +206,12 @@ class DataContext(MemberContext[DataRequest], Generic[DataRequest]):
         )
         etcdutl.require_minor_of(self.member.version, self.host, program)
         return program
+
+    def warn_of_alarms(self) -> None:
+        """Warn of alarms in the data, which is that of former members: the API server needs writes to become ready."""
+        raised = alarms.reported([self.now()])
+        if raised:
+            self.reporter.emit(Warned(text="; ".join((*alarms.described(raised, ()), alarms.remedy(raised)))))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from kubewright.base.errors import APIError, CheckFailed
 from kubewright.base.records import dataclass
 from kubewright.etcd import alarms
 from kubewright.etcd.api import Alarm, Etcd, Member, Status
+
+NOT_RUNNING: Final = "find out why etcd does not run: `crictl ps -a --name etcd` shows its containers, and `crictl logs` their output"
+"""The remedy if no member answers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +148,7 @@ class ClusterHealth:
 
     def _remedy(self) -> str:
         if self.unknown:
-            return "find out why etcd does not run: `crictl ps -a --name etcd` shows its containers, and `crictl logs` their output"
+            return NOT_RUNNING
         if disarm := alarms.remedy(self.alarms):
             return disarm
         if self._is_split:

@@ -170,6 +170,7 @@ def _proved(ctx: RestoreContext, *, known: int) -> Iterator[Step]:
 
     ctx.say("Waiting for etcd to serve the new data")
     yield ctx.until(wrong, saying="etcd to serve the new data")
+    ctx.warn_of_alarms()
     yield from ctx.api_server()
     yield ctx.host.ensure(Service(name=SERVICE, restart=True))  # pods read Secrets and ConfigMaps again
 

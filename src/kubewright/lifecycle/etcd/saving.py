@@ -47,6 +47,8 @@ def choose(etcd: Etcd, *, local: str = "") -> Source:
     """
     found = health.look(etcd)
     if not local:
+        if found.unknown:
+            raise Unreachable("no member of etcd answers", detail="\n".join(found.problems), remedy=health.NOT_RUNNING)
         if found.leader is None:
             raise NoQuorum(
                 "etcd has no leader, so a snapshot may lack what was written last",
