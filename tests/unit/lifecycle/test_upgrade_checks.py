@@ -11,9 +11,9 @@ from upgrade_kit import NEW, OLD, Answers, ControlPlane, Etcd, store, with_anoth
 
 from kubewright.base.change import Action, Change
 from kubewright.base.clock import FakeClock
-from kubewright.base.errors import ComponentFailed, HostError, KubewrightError, Unreachable, UsageError
+from kubewright.base.errors import ComponentFailed, HostError, KubewrightError, NotFound, PreflightFailed, Unreachable, UsageError
 from kubewright.base.events import Checked, Waiting
-from kubewright.etcd.api import NoQuorum
+from kubewright.etcd.api import Alarm, NoQuorum
 from kubewright.host.filesystem.files import Files
 from kubewright.host.states import FileSystem
 from kubewright.kube.resources import LEASE, POD
@@ -139,6 +139,20 @@ def test_an_etcd_that_would_lose_its_quorum_is_told_before_the_confirmation_if_i
     assert [text.partition(":")[0] for text in found] == ["etcd is not restarted, because it would lose its quorum"] * told
     assert ["node3 at https://10.98.1.1:2380" in text for text in found] == [True] * told
     assert box.manifests() == before
+
+
+@pytest.mark.parametrize("section", ["apply", "node"])
+def test_an_alarm_of_etcd_is_told_before_anything_is_written(box, section):
+    """While it is raised, the Job of a check and the Lease of the upgrade could not be written; nor is etcd restarted here."""
+    box.others, box.alarms = ("node2", "node3"), (Alarm(member_id=2, kind="NOSPACE"),)
+    before = box.manifests()
+    with pytest.raises(PreflightFailed) as caught:
+        box.upgrade(section=section, ignore_preflight_errors=("IsPrivilegedUser", "SystemVerification"))
+    told = "node2 at https://10.98.1.0:2380 has raised the alarm NOSPACE: until it is disarmed, etcd accepts no writes; compact and"
+    assert caught.value.detail.startswith(f"[ERROR EtcdAlarms]: {told}")
+    assert box.manifests() == before
+    with pytest.raises(NotFound):
+        box.kube.get(LEASE, TERMS.name, TERMS.namespace)
 
 
 def test_the_wait_for_members_of_etcd_that_do_not_answer_is_reported(box, monkeypatch):

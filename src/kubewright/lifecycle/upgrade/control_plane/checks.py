@@ -16,9 +16,11 @@ from kubewright.base.clock import rfc3339
 from kubewright.base.errors import UsageError
 from kubewright.base.patterns import Pattern
 from kubewright.base.versions import Version
+from kubewright.etcd import alarms
 from kubewright.kube.kubeconfigs import load_access
 from kubewright.kube.resources import NODE
 from kubewright.kube.server_info import server_version
+from kubewright.lifecycle import stacked_etcd
 from kubewright.lifecycle.steps import component_versions, preflight, renewal
 from kubewright.lifecycle.steps.detected_cluster import API_SERVER, ETCD
 from kubewright.lifecycle.upgrade import kubelet_skew
@@ -45,6 +47,7 @@ def apply(ctx: UpgradeContext) -> Iterator[Step]:
     """Check the machine, the cluster and the version, ask for confirmation, and pull the images."""
     ctx.say(TOPIC, "Running preflight checks")
     check_machine(ctx)
+    _require_no_alarm(ctx)
     health = Health(api=ctx.api, host=ctx.host, clock=ctx.clock, waiter=ctx.waiter, ignored=ctx.task.settings.ignore_preflight_errors)
     preflight.require_passed(health.check_dns(), reporter=ctx.reporter)
     preflight.require_passed(health.check(cluster_document(ctx.cluster)), reporter=ctx.reporter)
@@ -64,9 +67,26 @@ def apply_planned(ctx: UpgradeContext) -> Iterable[Step]:
 
 def node(ctx: UpgradeContext) -> Iterator[Step]:
     """Run our own checks on a further control plane, and pull the images."""
+    _require_no_alarm(ctx)
     _own(ctx)
     yield from hand_edits.keep(ctx, hand_edits.found(ctx))
     yield from _pull(ctx)
+
+
+def _require_no_alarm(ctx: UpgradeContext) -> None:
+    """Run the check of etcd's alarms before the checks that write objects: these would fail, or wait, for that reason. Raises CheckFailed."""
+    check = Check(name="EtcdAlarms", find=_alarms)
+    preflight.require_passed(run_checks([check], ctx, ignored=ctx.task.settings.ignore_preflight_errors), reporter=ctx.reporter)
+
+
+def _alarms(ctx: UpgradeContext) -> Iterator[Finding]:
+    """Find alarms that this machine's member reports: all members report those of all. One that does not answer is not a finding."""
+    if ctx.cluster.etcd.external is not None:
+        return
+    raised = alarms.reported([ctx.etcd.status(stacked_etcd.client_url(ctx.addresses))])
+    if raised:
+        for text in alarms.described(raised, ctx.etcd.members(agreed=False)):
+            yield Finding(text=text, remedy=alarms.remedy(raised))
 
 
 def _own(ctx: UpgradeContext) -> None:
