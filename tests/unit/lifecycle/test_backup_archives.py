@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import hashlib
 import io
 import json
+import sys
 import tarfile
+from contextlib import nullcontext
 from pathlib import PurePosixPath
 
 import pytest
@@ -61,6 +65,25 @@ def test_an_archive_is_an_ordinary_tar_file():
         ("etcd.db.00000", "0o600"),
         ("etcd.json", "0o600"),
     ]
+
+
+@pytest.mark.parametrize("fails", [True, False], ids=["a full disk", "an interruption"])
+def test_nothing_is_written_for_an_archive_that_was_given_up(fails, monkeypatch):
+    later, out = [], []
+    monkeypatch.setattr(sys, "unraisablehook", later.append)
+
+    def write(content):
+        if fails and out:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        out.append(content)
+
+    writer = ArchiveWriter(write)
+    with pytest.raises(OSError, match="No space left") if fails else nullcontext():
+        writer.begin({"node": "one"}, (CA, CONF))
+    written, fails = len(out), True
+    del writer
+    gc.collect()
+    assert (len(out), later) == (written, [])
 
 
 def made(*rows: tuple[str, bytes] | tarfile.TarInfo, files: dict[str, bytes] | None = None) -> bytes:

@@ -65,7 +65,8 @@ class ArchiveWriter:
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         stream = cast("BinaryIO", _Sink(write))
-        self._tar = tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - `finish` closes it
+        # not `w|`, whose buffer would be written when an archive that was given up is deleted
+        self._tar = tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - `finish` closes it
         self._rest = bytearray()
         self._parts = 0
 
@@ -110,10 +111,15 @@ class _Sink:
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
+        self._written = 0
 
     def write(self, content: bytes, /) -> int:
         self._write(content)
+        self._written += len(content)
         return len(content)
+
+    def tell(self) -> int:
+        return self._written
 
 
 class _Source(io.RawIOBase):
