@@ -24,7 +24,7 @@ from kubewright.host.programs.commands import Ended
 from kubewright.local import record
 from kubewright.local.paths import ClusterPaths
 from kubewright.local.record import ClusterRecord, LocalMachineRecord
-from kubewright.local.whole import machines, members, operations
+from kubewright.local.whole import machines, members, operations, status
 from kubewright.machines import parts
 from kubewright.machines.cgroups import Cgroups
 from kubewright.machines.machine import Machine
@@ -138,6 +138,23 @@ def test_env_says_where_to_get_kubectl_if_there_is_none(
     assert [line.partition("=")[0] for line in printed.out.splitlines()] == ["export KUBECONFIG"]
     fetch = f"binaries fetch kubectl --kubernetes-version {WHOLE.kubernetes_version}` gets one"
     assert ("kubectl is not on PATH" in printed.err, fetch in printed.err) == (not has_kubectl, not has_kubectl)
+
+
+@pytest.mark.parametrize(
+    ("stopped", "has_daemon", "hint"),
+    [
+        (["dev-worker-1"], True, "dev-worker-1 is paused; `kubewright local machine start dev-worker-1` lets it run again"),
+        (["dev-worker-1"], False, "its daemon, which forwards ports, is not running; `sudo kubewright up --name dev` starts one"),
+        (
+            ["dev-worker-1", "dev-worker-2"],
+            True,
+            "dev-worker-1 is paused, dev-worker-2 is paused; `sudo kubewright up --name dev` starts them",
+        ),
+    ],
+)
+def test_the_status_names_the_command_that_starts_stopped_machines(stopped: list[str], has_daemon: bool, hint: str) -> None:
+    found = dict.fromkeys(("dev-control-plane", "dev-worker-1", "dev-worker-2"), status.RUNNING) | dict.fromkeys(stopped, status.PAUSED)
+    assert status._problem(WHOLE, found, {}, unread="", has_daemon=has_daemon) == hint
 
 
 def test_an_operations_error_is_reported_with_its_hint() -> None:
