@@ -181,7 +181,7 @@ soak-conformance: $(VENV)/.test ## Run Kubernetes' own tests of pods on a cluste
 	$(ENSURE_MACHINES)
 	PYTHONPATH=tests:tests/machines $(BIN)/python -m tests.soak.conformance $(ARGS)
 
-# The first run makes the disks of a virtual machine, which takes some minutes. Without KVM, processors are emulated, which takes much longer.
+# The first run makes the disks of a virtual machine, which takes some minutes, and without KVM builds Linux in user mode, which takes ten.
 soak-hosts: $(VENV)/.test dist/.bundle ## Run a cluster of machines on Debian in a virtual machine, with each firewall; write docs/soak-hosts.md (ARGS='--only Debian')
 	@bash scripts/prerequisites.sh "$(PYTHON)" virtual-hosts
 	$(BIN)/kubewright binaries fetch

@@ -38,5 +38,8 @@ if [[ " ${*:2} " = *" machine-tree "* ]]; then
   { command -v debootstrap && command -v zstd; } >/dev/null 2>&1 || install debootstrap zstd
 fi
 if [[ " ${*:2} " = *" virtual-hosts "* ]]; then
-  { command -v qemu-system-x86_64 && command -v mmdebstrap; } >/dev/null 2>&1 || install qemu-system-x86 mmdebstrap
+  # the others build and run Linux in user mode, for hosts without KVM
+  { command -v qemu-system-x86_64 && command -v mmdebstrap && command -v slirp4netns && command -v flex && command -v bison && command -v bc &&
+    command -v gcc && command -v xz && [ -e "$(gcc -print-file-name=libc.a)" ]; } >/dev/null 2>&1 ||
+    install qemu-system-x86 mmdebstrap slirp4netns flex bison bc gcc libc6-dev xz-utils
 fi

@@ -33,16 +33,27 @@ _IDLE: Final = ("docker.service", "docker.socket", "containerd.service", "firewa
 """Units that a part starts itself, besides all timers."""
 _WIRED: Final = f"""\
 [Match]
-Name=eth0
+Name=eth0 vec0
 [Network]
 Address={ADDRESS}
 Gateway={HOST}
 """
+_AGENT: Final = """\
+[Unit]
+ConditionKernelCommandLine=agent=serial
+[Service]
+ExecStart=/usr/sbin/qemu-ga -m isa-serial -p /dev/ttyS0
+Restart=always
+[Install]
+WantedBy=multi-user.target
+"""
+"""For a kernel without the port of a virtual machine on which Debian's own unit of the agent waits."""
 _FILES: Final = {
     "etc/hostname": "debian\n",
     "etc/hosts": "127.0.0.1 localhost debian\n",
     "etc/resolv.conf": f"nameserver {NAME_SERVER}\n",
     "etc/systemd/network/10-wired.network": _WIRED,
+    "etc/systemd/system/agent-serial.service": _AGENT,
 }
 _SIZES: Final = {"debian": "4G", "parts": "12G"}
 
@@ -64,6 +75,7 @@ def ensure_disks(archive: Path) -> Disks:
         kernel=next((debian.parent / "boot").glob("vmlinuz-*")),
         initrd=next((debian.parent / "boot").glob("initrd.img-*")),
         images=(debian, _ensure_parts(archive)),
+        directory=directory(),
     )
 
 
@@ -87,7 +99,7 @@ def _furnish(tree: Path) -> None:
     for name, text in _FILES.items():
         (tree / name).unlink(missing_ok=True)
         (tree / name).write_text(text, encoding="ascii")
-    lines = ("/dev/vda / ext4 defaults 0 0", f"/dev/vdb {parts()} ext4 defaults 0 0")
+    lines = ("LABEL=debian / ext4 defaults 0 0", f"LABEL=parts {parts()} ext4 defaults 0 0")
     (tree / "etc" / "fstab").write_text("".join(f"{line}\n" for line in lines), encoding="ascii")
     units = tree / "etc" / "systemd" / "system"
     for link in [*units.glob("*.wants/*"), *units.glob("*.requires/*")]:
@@ -95,7 +107,8 @@ def _furnish(tree: Path) -> None:
             link.unlink()
     for link in (tree / "usr" / "lib" / "systemd" / "system" / "timers.target.wants").glob("*.timer"):
         link.unlink()
-    (units / "multi-user.target.wants" / "systemd-networkd.service").symlink_to("/lib/systemd/system/systemd-networkd.service")
+    for unit in ("/lib/systemd/system/systemd-networkd.service", "/etc/systemd/system/agent-serial.service"):
+        (units / "multi-user.target.wants" / Path(unit).name).symlink_to(unit)
 
 
 def _ensure_parts(archive: Path) -> Path:

@@ -1,8 +1,8 @@
-"""A virtual machine of QEMU that boots Debian's own kernel, and runs commands through QEMU's guest agent.
+"""A virtual machine with Debian, which runs commands through QEMU's guest agent.
 
-Nothing that a test changes in the machine's network can cut off the agent: it answers on a virtual serial port. What the
-machine writes to its disks is discarded when it ends. KVM is used where it works; otherwise QEMU emulates processors,
-which takes 10 to 20 times as long.
+Nothing that a test changes in the machine's network can cut off the agent: it answers on a serial port. What the machine
+writes to its disks is discarded when it ends. Where KVM works, this is a machine of QEMU with Debian's own kernel; otherwise
+it is Linux in user mode, which needs no such processor, but makes system calls slow.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from tests.soak import user_mode
 
 HOST: Final = "10.0.2.2"
 """The address by which the machine reaches servers on the loopback of the host (QEMU: user networking)."""
@@ -26,17 +28,22 @@ NAME_SERVER: Final = "10.0.2.3"
 _PORT: Final = "org.qemu.guest_agent.0"
 _MEMORY: Final = 6144
 """MiB."""
-_BOOT: Final[Mapping[str, float]] = {"kvm": 120, "tcg": 900}
-"""The accelerators in the order in which they are tried, and how many seconds a boot may take."""
+KVM, USER_MODE = "KVM", "user mode"
+_BOOT: Final[Mapping[str, float]] = {KVM: 120, USER_MODE: 300}
+"""The kinds of machines in the order in which they are tried, and how many seconds a boot may take."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Disks:
-    """What a machine boots from: kernel, initial file system, and the raw disks, of which the first has the root file system."""
+    """What a machine boots from: kernel, initial file system, and the raw disks, of which the first has the root file system.
+
+    A kernel in user mode is built in `directory` when it is needed.
+    """
 
     kernel: Path
     initrd: Path
     images: Sequence[Path]
+    directory: Path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +58,12 @@ class Result:
 class VirtualMachine:
     """A machine that runs."""
 
-    def __init__(self, process: subprocess.Popen[bytes], place: Path, *, accelerator: str) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], connect: Callable[[], AbstractContextManager[socket.socket]], *, kind: str
+    ) -> None:
         self.process = process
-        self.place = place
-        self.accelerator = accelerator
+        self.kind = kind
+        self._connect = connect
 
     def run(self, command: str, *, within: float = 300, check: bool = True) -> Result:
         """Run a line of shell. Raises AssertionError if it fails and `check` is set, or does not end within so many seconds."""
@@ -88,11 +97,10 @@ class VirtualMachine:
         return False
 
     def _ask(self, verb: str, arguments: Mapping[str, Any], *, within: float = 120) -> Any:
-        """Call the agent on a connection of its own. What an earlier call left unread comes before the answer to `guest-sync`."""
+        """Call the agent. What an earlier call left unread, or an echo of the line, comes before the answer to `guest-sync`."""
         number = int.from_bytes(os.urandom(4)) >> 1
-        with socket.socket(socket.AF_UNIX) as connection:
+        with self._connect() as connection:
             connection.settimeout(within)
-            connection.connect(str(self.place / "agent"))
             connection.sendall(_call("guest-sync", {"id": number}) + _call(verb, arguments))
             with connection.makefile("rb") as answers:
                 synchronous = False
@@ -117,22 +125,19 @@ def _decoded(state: Mapping[str, Any], name: str) -> str:
 def booted(disks: Disks, place: Path) -> Iterator[VirtualMachine]:
     """Boot a machine and end it afterwards. Its console is written to a file in `place`. Raises AssertionError if it does not boot."""
     place.mkdir(parents=True, exist_ok=True)
-    tried = [name for name in _BOOT if name != "kvm" or Path("/dev/kvm").exists()]
-    for accelerator in tried:
-        process = _start(disks, place, accelerator)
-        try:
-            machine = VirtualMachine(process, place, accelerator=accelerator)
+    tried = [kind for kind in _BOOT if kind != KVM or Path("/dev/kvm").exists()]
+    for kind in tried:
+        with _STARTED[kind](disks, place) as machine:
             if _boots(machine):
+                if kind == USER_MODE:
+                    machine.run(user_mode.LIST_MODULES)
                 yield machine
                 return
-        finally:
-            process.kill()
-            process.wait()
-    raise AssertionError(f"the machine does not boot with {' or '.join(tried)}: see {place}/console.log")
+    raise AssertionError(f"the machine does not boot with {' or in '.join(tried)}: see {place}/console.log")
 
 
 def _boots(machine: VirtualMachine) -> bool:
-    end = time.monotonic() + _BOOT[machine.accelerator]
+    end = time.monotonic() + _BOOT[machine.kind]
     while time.monotonic() < end and machine.process.poll() is None:
         if machine.answers():
             return True
@@ -140,22 +145,42 @@ def _boots(machine: VirtualMachine) -> bool:
     return False
 
 
-def _start(disks: Disks, place: Path, accelerator: str) -> subprocess.Popen[bytes]:
+@contextmanager
+def _with_kvm(disks: Disks, place: Path) -> Iterator[VirtualMachine]:
     argv = [
-        *("qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot", "-machine", "q35", "-accel", accelerator),
-        *("-cpu", "host" if accelerator == "kvm" else "max", "-smp", "2", "-m", str(_MEMORY), "-snapshot"),
+        *("qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot", "-machine", "q35", "-accel", "kvm", "-cpu", "host"),
+        *("-smp", "2", "-m", str(_MEMORY), "-snapshot"),
         *("-kernel", str(disks.kernel), "-initrd", str(disks.initrd), "-append", "root=/dev/vda rw console=ttyS0 net.ifnames=0"),
         *("-chardev", f"file,id=console,path={place / 'console.log'}", "-serial", "chardev:console"),
         *("-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net", "-device", "virtio-rng-pci", "-device", "virtio-serial"),
-        *(
-            "-chardev",
-            f"socket,id=agent,path={place / 'agent'},server=on,wait=off",
-            "-device",
-            f"virtserialport,chardev=agent,name={_PORT}",
-        ),
+        *("-chardev", f"socket,id=agent,path={place / 'agent'},server=on,wait=off"),
+        *("-device", f"virtserialport,chardev=agent,name={_PORT}"),
     ]
     for image in disks.images:
         argv += ["-drive", f"file={image},format=raw,if=virtio,cache=unsafe"]
+
+    @contextmanager
+    def connect() -> Iterator[socket.socket]:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(5)
+            connection.connect(str(place / "agent"))
+            yield connection
+
     with (place / "qemu.log").open("wb") as log:
         environment = {**os.environ, "TMPDIR": str(place)}  # `-snapshot` keeps there what the machine writes
-        return subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+    try:
+        yield VirtualMachine(process, connect, kind=KVM)
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def _in_user_mode(disks: Disks, place: Path) -> Iterator[VirtualMachine]:
+    kernel = user_mode.ensure_kernel(disks.directory)
+    with user_mode.started(kernel, disks.images, place, memory=_MEMORY) as (process, serial):
+        yield VirtualMachine(process, serial.dup, kind=USER_MODE)
+
+
+_STARTED: Final[Mapping[str, Callable[[Disks, Path], AbstractContextManager[VirtualMachine]]]] = {KVM: _with_kvm, USER_MODE: _in_user_mode}
