@@ -311,7 +311,9 @@ def _machine_session(host: Host) -> None:
 
 
 def _machine_kubeadm(host: Host) -> None:
-    words = ("run", "kubeadm", "init", "phase", "preflight", f"--kubernetes-version={KUBERNETES}")
+    text = f"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nkubernetesVersion: {KUBERNETES}\n"
+    host.guest("run", "sh", "-c", f"printf %s {shlex.quote(text)} > /root/kubeadm.yaml")
+    words = ("run", "kubeadm", "init", "phase", "preflight", "--config=/root/kubeadm.yaml")
     host.eventually(host.guest_command(*words))  # kubeadm gives the runtime two seconds to answer
 
 

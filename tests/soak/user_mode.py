@@ -164,13 +164,14 @@ def _run(*argv: str, directory: Path | None = None) -> str:
 _LINKED: Final = """\
 ip link set lo up
 ip link add bridge type bridge forward_delay 0
-ip tuntap add host mode tap
+ip link add guest type veth peer name host
 ip link set host master bridge up
+ip link set guest up
 ip link set bridge up
 until ip link set slirp master bridge up 2>/dev/null; do sleep 0.1; done
 exec "$@"
 """
-"""Runs a command in a network namespace when slirp4netns has made its link there."""
+"""Runs a command in a network namespace when slirp4netns has made its link there. Linux 7.3 crashes with a tap as its link."""
 
 
 def command(kernel: Path, images: Sequence[Path], place: Path, *, serial: int, memory: int) -> list[str]:
@@ -179,7 +180,7 @@ def command(kernel: Path, images: Sequence[Path], place: Path, *, serial: int, m
     return [
         *("unshare", "--net", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"),
         *("sh", "-euc", _LINKED, "linked", str(kernel), f"mem={memory}M", "ncpus=2", "seccomp=on", *disks),
-        *("root=/dev/ubda", "rw", "con=null", "con0=null,fd:1", f"ssl0=fd:{serial}", "vec0:transport=tap,ifname=host,depth=128"),
+        *("root=/dev/ubda", "rw", "con=null", "con0=null,fd:1", f"ssl0=fd:{serial}", "vec0:transport=raw,ifname=guest,depth=128"),
         *("net.ifnames=0", "systemd.mask=getty@tty1.service", "agent=serial"),
     ]
 

@@ -29,7 +29,7 @@ _PORT: Final = "org.qemu.guest_agent.0"
 _MEMORY: Final = 6144
 """MiB."""
 KVM, USER_MODE = "KVM", "user mode"
-_BOOT: Final[Mapping[str, float]] = {KVM: 120, USER_MODE: 300}
+_BOOT: Final[Mapping[str, float]] = {KVM: 60, USER_MODE: 300}
 """The kinds of machines in the order in which they are tried, and how many seconds a boot may take."""
 
 
