@@ -255,7 +255,7 @@ TRACES: Final[Mapping[str, str]] = {
     "rules": "nft -s list ruleset",
     "settings": "sysctl -a 2>/dev/null; true",
     "units": "systemctl list-units --all --plain --no-legend --type=scope,slice | cut -d' ' -f1",
-    "files": "find /run/systemd/nspawn -mindepth 2 2>/dev/null; find /run/systemd/transient /run/kubewright* 2>/dev/null; "
+    "files": "find /run/systemd/nspawn -mindepth 2 2>/dev/null; find /run/systemd/transient -mindepth 1 2>/dev/null; find /run/kubewright* 2>/dev/null; "
     f"find {parts()}/state ! -type d",
 }
 """The first `daemon-reexec` changes the arguments of PID 1. systemd-nspawn keeps the directories in its own one."""

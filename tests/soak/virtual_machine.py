@@ -29,7 +29,7 @@ _PORT: Final = "org.qemu.guest_agent.0"
 _MEMORY: Final = 6144
 """MiB."""
 KVM, USER_MODE = "KVM", "user mode"
-_BOOT: Final[Mapping[str, float]] = {KVM: 60, USER_MODE: 300}
+_BOOT: Final[Mapping[str, float]] = {KVM: 120, USER_MODE: 300}
 """The kinds of machines in the order in which they are tried, and how many seconds a boot may take."""
 
 
@@ -128,7 +128,7 @@ def booted(disks: Disks, place: Path) -> Iterator[VirtualMachine]:
     tried = [kind for kind in _BOOT if kind != KVM or Path("/dev/kvm").exists()]
     for kind in tried:
         with _STARTED[kind](disks, place) as machine:
-            if _boots(machine):
+            if _boots(machine, place / "console.log"):
                 if kind == USER_MODE:
                     machine.run(user_mode.LIST_MODULES)
                 yield machine
@@ -136,11 +136,14 @@ def booted(disks: Disks, place: Path) -> Iterator[VirtualMachine]:
     raise AssertionError(f"the machine does not boot with {' or in '.join(tried)}: see {place}/console.log")
 
 
-def _boots(machine: VirtualMachine) -> bool:
-    end = time.monotonic() + _BOOT[machine.kind]
-    while time.monotonic() < end and machine.process.poll() is None:
+def _boots(machine: VirtualMachine, console: Path) -> bool:
+    """Wait for the agent, but not for a machine that has written nothing to its console for 20 s, as with a KVM that needs other kernels."""
+    began = time.monotonic()
+    while (passed := time.monotonic() - began) < _BOOT[machine.kind] and machine.process.poll() is None:
         if machine.answers():
             return True
+        if passed > 20 and console.stat().st_size == 0:
+            return False
         time.sleep(1)
     return False
 
