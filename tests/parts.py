@@ -114,6 +114,7 @@ TABLE: Final[Mapping[str, Part]] = {
     "tests/machines/test_kill_init.py::TestInit::test_killed_at_a_boundary_between_phases[1]": SOAK,
     "tests/machines/test_kill_init.py::TestInit::test_killed_at_a_boundary_between_phases[2]": SOAK,
     "tests/machines/test_kill_init.py::TestInit::test_killed_at_a_boundary_between_phases[3]": SOAK,
+    "tests/controlplane/test_etcd_restore.py::test_a_restore_from_this_member_that_is_killed_at_any_change_continues": SOAK,
     "tests/machines/test_kill_upgrade.py": SOAK,
     "tests/machines/test_whole_kills.py": SOAK,
     # kills where another test kills at the same places: restores and replacements on local control planes, and a restore that loses power;

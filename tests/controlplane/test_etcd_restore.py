@@ -232,6 +232,39 @@ def _beside(home: Bench, at: str, *words: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*_argv(home, at), NEVER, "etcd", *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
+def test_a_restore_from_this_member_that_is_killed_continues(home: Bench, run: Run) -> None:
+    home.up(nodes=0)
+    assert _begins_again(home, run, 12)
+
+
+def test_a_restore_from_this_member_that_is_killed_at_any_change_continues(home: Bench, run: Run) -> None:
+    home.up(nodes=0)
+    number = 1
+    while _begins_again(home, run, number):
+        number += 1
+    assert number > 15
+
+
+def _begins_again(home: Bench, run: Run, number: int) -> bool:
+    """Kill `etcd restore --from-this-member` at a change, run it again, and require that nothing is lost or left.
+
+    Returns whether it was killed; it is not if it makes fewer changes. A run that was killed before its checkpoint, or after the end of that, leaves nothing to do.
+    """
+    kept, name = set(_names(home)), f"test-begun-{number}"
+    last, asides = _put(home, name), set(_asides(home))
+    restore = ("restore", "--from-this-member", "--yes")
+    killed = _killed(home, FIRST, (number,), *restore, "--again") == 1
+    code, out, err = run(*restore)
+    assert code == 0, f"killed at change {number}: {out}{err}"
+    made = set(_asides(home)) - asides
+    assert (list(_members(run)), [one for one in made if not one.startswith("member.before-")]) == ([FIRST], []), number
+    bumped = _put(home, f"{name}-later") > last + BUMP // 2
+    assert (bumped, len(made)) in ((True, 1), (False, 0)), number
+    assert kept | {name, f"{name}-later"} == set(_names(home)), number
+    assert _lease(home)["holderIdentity"] == "", number
+    return killed
+
+
 def test_a_file_that_is_no_snapshot_of_this_cluster_is_refused_before_anything_stops(home: Bench, run: Run, tmp_path: Path) -> None:
     home.up(nodes=0)
     file, before = tmp_path / "etcd.db", home.components()

@@ -38,6 +38,7 @@ from kubewright.lifecycle.machine import TargetMachine
 from kubewright.lifecycle.recovery import RECOVER
 from kubewright.lifecycle.steps import checkpoint
 from kubewright.lifecycle.steps.checkpoint import State
+from kubewright.lifecycle.steps.operation_lease import TERMS
 from kubewright.manifests.static_pods import CLIENT_URLS
 
 ADDRESS = "127.0.233.7"
@@ -478,17 +479,35 @@ def test_controllers_and_kubelets_that_do_not_work_with_the_restored_data_are_na
     assert box.states() == [State.DONE]
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_stopped_control_planes_are_known_by_their_pods_if_etcd_could_not_name_them(box: Box, killed: bool) -> None:
-    class Unready(Restored):
-        """Was not ready before the restore."""
+class Unready(Restored):
+    """Was not ready before the restore."""
 
-        def raw(self, method: str, path: str, **more: Any) -> Any:
-            return Response(status=500, headers={}, body=b"") if path == "/readyz" else super().raw(method, path, **more)
+    def raw(self, method: str, path: str, **more: Any) -> Any:
+        return Response(status=500, headers={}, body=b"") if path == "/readyz" else super().raw(method, path, **more)
 
-    wish: dict[str, Any] = {"from_this_member": True, "peers_are_gone": True}
+
+def _from_this_member(box: Box) -> dict[str, Any]:
+    """Give the member data, and return the fields of a request to begin again with it."""
     Path(box.layout.etcd_data / "member/snap").mkdir()
     Path(box.layout.etcd_data / "member/snap/db").write_bytes(b"own")
+    return {"from_this_member": True, "peers_are_gone": True}
+
+
+def test_the_lease_that_a_killed_run_has_left_in_the_data_of_this_member_is_released(box: Box) -> None:
+    wish = _from_this_member(box)
+    with pytest.raises(Killed):
+        box.run(**wish, dies_when=box.new_data)
+    box.api = Unready({"node1"})
+    metadata = {"name": TERMS.name, "namespace": TERMS.namespace}
+    box.api.create({"apiVersion": LEASE.api_version, "kind": "Lease", "metadata": metadata, "spec": {"holderIdentity": "node1"}})
+    box.api.create(_lease("node1", "kube-node-lease", f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%S.%fZ}"))
+    box.run(**wish)
+    assert box.api.get(LEASE, TERMS.name, TERMS.namespace)["spec"]["holderIdentity"] == ""
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_stopped_control_planes_are_known_by_their_pods_if_etcd_could_not_name_them(box: Box, killed: bool) -> None:
+    wish = _from_this_member(box)
     if killed:
         with pytest.raises(Killed):
             box.run(**wish, dies_when=box.new_data)

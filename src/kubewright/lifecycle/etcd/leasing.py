@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kubewright.lifecycle.steps import operation_lease
 
 if TYPE_CHECKING:
+    from kubewright.kube.api import KubeAPI
     from kubewright.lifecycle.etcd.context import MemberContext
 
 
@@ -25,13 +26,13 @@ def awaited(ctx: MemberContext[Any]) -> None:
             pass
 
 
-def given_back(ctx: MemberContext[Any]) -> None:
-    """Release the lease if a run of this machine that was killed still holds it. Does nothing if no API server is ready.
+def given_back(ctx: MemberContext[Any], api: KubeAPI | None) -> None:
+    """Release the lease if a run of this machine that was killed still holds it. Does nothing if no API server is ready (`api` is None).
 
     A run releases it after its checkpoint is done, so the same command finds nothing to change, but the lease held.
     """
-    if ctx.lease_api is not None:
-        lease = operation_lease.OperationLease(ctx.lease_api, identity=ctx.member.name, clock=ctx.clock, waiter=ctx.waiter)
+    if api is not None:
+        lease = operation_lease.OperationLease(api, identity=ctx.member.name, clock=ctx.clock, waiter=ctx.waiter)
         lease.give_back()
 
 

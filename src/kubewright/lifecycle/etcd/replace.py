@@ -153,7 +153,7 @@ def _require_another_server(ctx: ReplaceContext) -> None:
 def carried_out(ctx: ReplaceContext) -> Iterator[Step]:
     """Replace the member. Raises APIError, WaitTimeout, ComponentFailed; the same command continues then."""
     if ctx.replaced:
-        leasing.given_back(ctx)
+        leasing.given_back(ctx, ctx.lease_api)
         ctx.say(f"{ctx.member.name} has been replaced already, and serves; nothing is changed. --again replaces it once more")
         return
     with leasing.taken(ctx):

@@ -45,7 +45,7 @@ def carried_out(ctx: RestoreContext) -> Iterator[Step]:
     elif ctx.request.unfence:
         yield from _unfence(ctx)
     elif ctx.restored is not None:
-        leasing.given_back(ctx)
+        leasing.given_back(ctx, ctx.lease_api)
         boot_recovery.remove_unneeded(ctx.host)  # a run that was killed at its end has left the unit, and an empty directory
         yield from _swap(ctx, ctx.restored).finish()
         ctx.say(f"etcd already is the cluster that was made from {ctx.goal}; nothing is changed. --again restores it once more")
@@ -53,6 +53,8 @@ def carried_out(ctx: RestoreContext) -> Iterator[Step]:
         with leasing.taken(ctx):
             restore_checks.require_others_stopped(ctx)  # another machine may have started its member since
             yield from _restore(ctx)
+        if ctx.lease_api is None:  # a run that was killed had taken it, and the data of this member shows that
+            leasing.given_back(ctx, _restored_api(ctx))
 
 
 def _swap(ctx: RestoreContext, kept: Checkpoint) -> DataSwap:
