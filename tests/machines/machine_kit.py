@@ -109,11 +109,11 @@ def reading(machine: Machine) -> Iterator[Reader]:
 
 
 class Running:
-    """A kubewright command that is running in a machine, and its output so far."""
+    """A command of kubewright, or of another tool, that is running in a machine, and its output so far."""
 
-    def __init__(self, machine: Machine, *arguments: str, **environment: str) -> None:
+    def __init__(self, machine: Machine, *arguments: str, tool: Sequence[str] = argv(), **environment: str) -> None:
         environment = {**ENVIRONMENT, **environment}
-        self._process = machine.start(*argv(*arguments), env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self._process = machine.start(*tool, *arguments, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         self.said = ""
 
     def says(self, text: str) -> str:

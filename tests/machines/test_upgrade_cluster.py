@@ -36,7 +36,7 @@ from machine_kit import CONFIG, SHARED, Running, eventually, kubectl, kubewright
 from state_kit import data_of, has_data, require_same, votes
 from testbed import patch_level
 from testbed.bed import Bed
-from upgrade_cells import alike, container_of, require_next, upgraded, workload
+from upgrade_cells import alike, container_of, require_next, workload
 from upgrade_stages import WITHOUT_CHECKS
 
 from kubewright.base.level import KUBERNETES
@@ -83,12 +83,14 @@ def cluster(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         assert bed.network is not None
         made = Cluster(bed, bed.network.gateway)
         balancer = Balancer(made.address, [bed[name].address for name in CONTROL_PLANES])
+        levels = patch_level.images(of_release(parts.base), KUBERNETES, NEXT)
+        proxy = [one for one in levels if "kube-proxy" in one.reference]
         try:
-            _make(made)
-            levels = patch_level.images(of_release(parts.base), KUBERNETES, NEXT)
-            proxy = [one for one in levels if "kube-proxy" in one.reference]
-            needed = dict.fromkeys(CONTROL_PLANES, levels) | {WORKER: proxy}
-            at_once(*(partial(patch_level.give, bed[name], found) for name, found in needed.items()))
+            at_once(
+                lambda: _make(made),
+                lambda: patch_level.give_all([bed[name] for name in CONTROL_PLANES], levels),
+                lambda: patch_level.give(bed[WORKER], proxy),
+            )
             eventually(lambda: ready(bed[FIRST], "deployment", "coredns"), "CoreDNS: a Job is done first")
             yield made
         finally:
@@ -133,13 +135,11 @@ def client(cluster: Cluster, path: Path) -> Client:
     return Client(cluster.address, "/api/v1/namespaces/kube-system/configmaps/kubeadm-config", context)
 
 
-def test_no_request_fails_while_a_cluster_is_upgraded_machine_by_machine(
-    cluster: Cluster, matrix: Callable[[str], Matrix], tmp_path: Path
-) -> None:
-    first, second, third, worker = (cluster[name] for name in (*CONTROL_PLANES, WORKER))
+def test_no_request_fails_while_a_cluster_is_upgraded_machine_by_machine(cluster: Cluster, tmp_path: Path) -> None:
+    first, second = cluster[FIRST], cluster[SECOND]
     workload(first, WORKER)
     works = container_of(first, WORKER)
-    etcd = [content(cluster[name])["manifests/etcd.yaml"] for name in (FIRST, SECOND)]
+    etcd = [content(machine)["manifests/etcd.yaml"] for machine in (first, second)]
     with client(cluster, tmp_path) as asking:
         apply(first)
         require_running(first, NEXT)
@@ -151,19 +151,40 @@ def test_no_request_fails_while_a_cluster_is_upgraded_machine_by_machine(
     assert asking.failures == []
     assert 0 < begun < asking.asked
     assert image(first) == KUBERNETES
-    upgraded(KUBEADM, third)
+    assert container_of(first, WORKER) == works
+    assert [content(machine)["manifests/etcd.yaml"] for machine in (first, second)] == etcd
+
+
+def test_an_etcd_that_is_never_ready_on_one_of_three_is_restored(cluster: Cluster, matrix: Callable[[str], Matrix]) -> None:
+    """Meanwhile, kubeadm completes the upgrade of the cluster of the test before: it has restarted etcd and the API server of another machine."""
+    first, second, third = (cluster[name] for name in CONTROL_PLANES)
+    works = container_of(first, WORKER)
+    etcd = [content(machine)["manifests/etcd.yaml"] for machine in (first, second)]
+    patch_level.install(third, KUBEADM, KUBERNETES, NEXT)
+    upgrading = Running(third, "upgrade", "node", IGNORED, tool=(KUBEADM,), KUBECONFIG="/etc/kubernetes/admin.conf")
+    upgrading.says('Component "kube-apiserver" upgraded successfully!')
+    require_restored(cluster)
+    matrix(FAILURES_MATRIX).record(CUT_OFF, KUBEWRIGHT, "as before")
+    upgraded = upgrading.ended()
+    assert upgraded.code == 0, upgraded.err
     require_next(third)
     require_same(alike(third), alike(second))
     for tool in (KUBEWRIGHT, KUBEADM):
         matrix("upgrade").record(f"made by {KUBEADM}", f"{KUBEWRIGHT} apply, {tool} node")
     assert image(first) == NEXT
+    require_upgraded(cluster)
+    assert container_of(first, WORKER) == works
+    assert [content(machine)["manifests/etcd.yaml"] for machine in (first, second)] == etcd
+
+
+def require_upgraded(cluster: Cluster) -> None:
+    """Upgrade the worker, and require that nothing is left to do."""
+    first, second, worker = cluster[FIRST], cluster[SECOND], cluster[WORKER]
     node(worker)
     for machine in (second, worker):
         before = content(machine)
         assert changes(node(machine, "-o", "json")) == []
         assert content(machine) == before
-    assert container_of(first, WORKER) == works
-    assert [content(cluster[name])["manifests/etcd.yaml"] for name in (FIRST, SECOND)] == etcd
     assert votes(first) == dict.fromkeys(CONTROL_PLANES, True)
     wanted = {**dict.fromkeys(CONTROL_PLANES, (True, True)), WORKER: (True, False)}
     eventually(lambda: nodes(first) == wanted, "all Nodes to be ready")
@@ -176,8 +197,8 @@ def healthy(cluster: Cluster) -> set[str]:
     return {one["name"] for one in said.get("members", ()) if not one.get("problem")}
 
 
-def test_an_etcd_that_is_never_ready_on_one_of_three_is_restored(cluster: Cluster, matrix: Callable[[str], Matrix]) -> None:
-    """Meanwhile, another machine waits for its turn to restart its API server."""
+def require_restored(cluster: Cluster) -> None:
+    """Let an etcd be never ready on one of three. Meanwhile, another machine waits for its turn to restart its API server."""
     first, second = cluster[FIRST], cluster[SECOND]
     patch(second, "etcd", NEVER_READY)
     write(second, CONFIG, IMPATIENT)
@@ -201,7 +222,6 @@ def test_an_etcd_that_is_never_ready_on_one_of_three_is_restored(cluster: Cluste
     waited = waiting.ended()
     assert (waited.code, OTHER_ARGUMENT.encode() in content(first)["manifests/kube-apiserver.yaml"]) == (0, True), waited.err
     eventually(lambda: healthy(cluster) == set(CONTROL_PLANES), "all members to be healthy")
-    matrix(FAILURES_MATRIX).record(CUT_OFF, KUBEWRIGHT, "as before")
 
 
 def test_a_member_that_dies_while_another_one_is_restarted_ends_as_before_or_as_wanted(
