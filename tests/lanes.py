@@ -92,7 +92,7 @@ COSTS: Final[Mapping[str, Cost]] = {
     "tests/machines/test_whole_plugin.py": Cost(3, 25),
     "tests/machines/test_whole_tree.py": Cost(4, 130),
     "tests/machines/test_whole_versions.py": Cost(4, 80),
-    "tests/machines/test_upgrade_cluster.py": Cost(4, 575),
+    "tests/machines/test_upgrade_cluster.py": Cost(4, 490),
     "tests/machines/test_upgrade_machines.py": Cost(3, 420),
     "tests/machines/test_upgrade_kubelets.py": Cost(4, 300),
     "tests/machines/test_upgrade_matrix.py": Cost(4, 2400),
