@@ -6,7 +6,8 @@ Uses only /proc and pidfds. Starting processes is left to their supervisors.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from signal import Signals, pidfd_send_signal
 from typing import Final
@@ -18,10 +19,10 @@ from kubewright.base.records import dataclass
 _DEAD: Final = frozenset("ZXx")
 _KIB: Final = 1024
 _PROC: Final = Path("/proc")
-_READS: Final = 1000
+_READS: Final = 50
 _EMPTY_READS: Final = 10
-_BETWEEN_READS: Final = 0.001
-"""Seconds between two reads of the environment of a process that is executing another program."""
+_LONGER: Final = 0.001
+"""By how many seconds each pause between two reads of environments is longer than the one before."""
 _MOUNT_PROC: Final = "mount the one of this namespace, as `unshare --mount-proc` does"
 
 
@@ -67,8 +68,9 @@ class _Stat:
 class RealProcesses:
     """The `Processes` of this machine. `proc` is where procfs is mounted."""
 
-    def __init__(self, *, proc: Path = _PROC) -> None:
+    def __init__(self, *, proc: Path = _PROC, clock: Clock | None = None) -> None:
         self._proc = proc
+        self._clock = clock or SystemClock()
         self._boot_id = ""
 
     def of(self, pid: int, /) -> Identity | None:
@@ -94,13 +96,20 @@ class RealProcesses:
 
     def marked(self, marks: Mapping[str, str], /, *, shared: str = "") -> list[Identity]:
         self._require_own_numbers()
-        return [one for pid in self._pids() if (one := self.of(pid)) is not None and self.carries(one, marks, shared=shared)]
+        return self._carrying([one for pid in self._pids() if (one := self.of(pid)) is not None], marks, shared=shared)
 
     def carries(self, identity: Identity, marks: Mapping[str, str], /, *, shared: str = "") -> bool:
-        variables = environment(identity.pid, proc=self._proc).split(b"\0")
-        if not all(os.fsencode(f"{name}={value}") in variables for name, value in marks.items()):
-            return False
-        return (self._sees_our_files(identity.pid) or self._reaches(identity.pid, shared)) and self.alive(identity)
+        return bool(self._carrying([identity], marks, shared=shared))
+
+    def _carrying(self, identities: Iterable[Identity], marks: Mapping[str, str], *, shared: str) -> list[Identity]:
+        wanted = {os.fsencode(f"{name}={value}") for name, value in marks.items()}
+        candidates = {one.pid: one for one in identities}
+        found = environments(candidates, proc=self._proc, clock=self._clock)
+        return [
+            one
+            for pid, one in candidates.items()
+            if wanted <= set(found[pid].split(b"\0")) and (self._sees_our_files(pid) or self._reaches(pid, shared)) and self.alive(one)
+        ]
 
     def handle(self, identity: Identity, /) -> int | None:
         try:
@@ -187,23 +196,36 @@ class RealProcesses:
         return _content(self._proc / name).decode("utf-8", errors="replace")
 
 
-def environment(pid: int, *, proc: Path = _PROC, clock: Clock | None = None) -> bytes:
-    """Return the environment of a process, its variables separated by zero bytes; empty if it has ended, or is another user's.
+def environment(pid: int) -> bytes:
+    """Return the environment of a process, as `environments` does."""
+    return environments([pid])[pid]
+
+
+def environments(pids: Iterable[int], *, proc: Path = _PROC, clock: Clock | None = None) -> dict[int, bytes]:
+    """Return the environments of processes, their variables separated by zero bytes; empty if one has ended, or is another user's.
 
     While a process executes another program, both its environment and its command line read as empty (Linux:
     fs/binfmt_elf.c sets them last), so it is read again until that is over. A kernel thread, which has no executable,
     is not. A process with a command line may just have finished: several empty reads show that it has no environment.
+    Processes can also unmap both forever, as those of user-mode Linux do, sometimes hundreds. So all processes are read
+    again together, for little more than a second.
     """
-    place, empty, clock = proc / str(pid), 0, clock or SystemClock()
-    for _ in range(_READS):
-        found = _content(place / "environ")
-        if found or not _has_executable(place):
-            return found
-        empty += bool(_content(place / "cmdline"))
-        if empty == _EMPTY_READS:
+    found: dict[int, bytes] = {}
+    empty, waiting, clock = Counter[int](), list(pids), clock or SystemClock()
+    for number in range(_READS):
+        if number:
+            clock.sleep(number * _LONGER)
+        for pid in waiting:
+            place = proc / str(pid)
+            found[pid] = _content(place / "environ")
+            if found[pid] or not _has_executable(place):
+                empty[pid] = _EMPTY_READS
+            else:
+                empty[pid] += bool(_content(place / "cmdline"))
+        waiting = [pid for pid in waiting if empty[pid] < _EMPTY_READS]
+        if not waiting:
             break
-        clock.sleep(_BETWEEN_READS)
-    return b""
+    return found
 
 
 def _has_executable(place: Path) -> bool:

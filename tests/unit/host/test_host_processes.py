@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from busy import HANGS
+from kubewright.base.clock import FakeClock
 from kubewright.base.errors import HostError
 from kubewright.base.records import replace
 from kubewright.host.processes import Identity, RealProcesses
@@ -91,6 +92,43 @@ def proc(tmp_path):
     (proc / "5/stat").write_text("5 (etcd) S 1 5 " + " ".join(map(str, range(4, 30))))
     (proc / "5/environ").write_bytes(b"A=1\0MARK=/state\0")
     return proc
+
+
+def test_many_processes_whose_environment_stays_empty_are_waited_for_together(proc):
+    for number in range(1000, 1300):  # as those of user-mode Linux
+        (proc / f"{number}").mkdir()
+        (proc / f"{number}/exe").symlink_to("/usr/bin/linux")
+        for name, text in (("stat", (proc / "5/stat").read_text()), ("environ", ""), ("cmdline", "")):
+            (proc / f"{number}/{name}").write_text(text)
+    clock = FakeClock()
+    began = clock.monotonic()
+    assert [one.pid for one in RealProcesses(proc=proc, clock=clock).marked({"MARK": "/state"})] == [5]
+    assert 1 < clock.monotonic() - began < 1.5
+
+
+class Executing(FakeClock):
+    """The process 5 of a /proc executes another program, and finishes at the third pause."""
+
+    def __init__(self, proc, content) -> None:
+        super().__init__()
+        self.proc, self.content, self.pauses = proc, content, 0
+        (proc / "5/exe").symlink_to("/usr/bin/etcd")
+        (proc / "5/environ").write_bytes(b"")
+        (proc / "5/cmdline").write_bytes(b"")
+
+    def sleep(self, seconds):
+        super().sleep(seconds)
+        self.pauses += 1
+        if self.pauses == 3:
+            (self.proc / "5/cmdline").write_bytes(b"etcd\0")
+            (self.proc / "5/environ").write_bytes(self.content)
+
+
+@pytest.mark.parametrize(("content", "found", "pauses"), [(b"MARK=/state\0", [5], 3), (b"", [], 12)])
+def test_a_process_that_executes_another_program_is_waited_for(proc, content, found, pauses):
+    clock = Executing(proc, content)
+    assert [one.pid for one in RealProcesses(proc=proc, clock=clock).marked({"MARK": "/state"})] == found
+    assert clock.pauses == pauses
 
 
 def move(path, target):
