@@ -176,8 +176,9 @@ def _has_properties(host: Host, unit: str) -> None:
 def _is_reached(host: Host) -> None:
     """A pod is reached at a published port, and reaches its own Service and a server outside by name and address."""
     host.eventually(f"curl -sS --max-time 20 http://127.0.0.1:{_PORT}/", _ANSWERED)
-    host.eventually(host.kubectl("exec", "web", "--", "wget", "-qO-", "-T20", "http://web.default.svc.cluster.local/"), _ANSWERED)
-    host.eventually(host.kubectl("exec", "web", "--", "wget", "-qO-", "-T20", f"http://{HOST}:{host.outside}/"), _SAID)
+    for url, wanted in (("http://web.default.svc.cluster.local/", _ANSWERED), (f"http://{HOST}:{host.outside}/", _SAID)):
+        fetched = ("/bin/busybox", "timeout", "20", "wget", "-qO-", url)  # Debian's wget crashes with a timeout of its own
+        host.eventually(host.kubectl("exec", "web", "--", *fetched), wanted)
 
 
 def _reload(host: Host) -> None:
