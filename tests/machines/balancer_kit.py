@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from http import HTTPStatus
 from types import TracebackType
 
 PORT = 6443
@@ -101,7 +102,8 @@ def _pass_on(*ends: socket.socket) -> None:
 class Client:
     """Asks for an object again and again, each time with a new connection, until the end of the block.
 
-    A request whose connection ends without a response is sent again, as client-go does (up to ten times: rest/request.go).
+    A request whose connection ends without a response is sent again, as client-go does (up to ten times: rest/request.go). So is one that an
+    API server has accepted and refuses because it is shutting down (apiserver: pkg/server/filters/waitgroup.go).
     """
 
     def __init__(self, address: str, path: str, context: ssl.SSLContext) -> None:
@@ -142,7 +144,9 @@ class Client:
         try:
             connection.request("GET", self._path)
             answer = connection.getresponse()
-            answer.read()
+            said = answer.read()
+            if answer.status == HTTPStatus.SERVICE_UNAVAILABLE and answer.getheader("Retry-After"):
+                raise ConnectionRefusedError(said.decode(errors="replace"))
             return answer.status
         finally:
             connection.close()
