@@ -92,6 +92,7 @@ def cluster(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
                 lambda: patch_level.give(bed[WORKER], proxy),
             )
             eventually(lambda: ready(bed[FIRST], "deployment", "coredns"), "CoreDNS: a Job is done first")
+            require_ready(made)
             yield made
         finally:
             balancer.close()
@@ -186,9 +187,13 @@ def require_upgraded(cluster: Cluster) -> None:
         assert changes(node(machine, "-o", "json")) == []
         assert content(machine) == before
     assert votes(first) == dict.fromkeys(CONTROL_PLANES, True)
-    wanted = {**dict.fromkeys(CONTROL_PLANES, (True, True)), WORKER: (True, False)}
-    eventually(lambda: nodes(first) == wanted, "all Nodes to be ready")
+    require_ready(cluster)
     run(KUBEADM, first, "certs", "check-expiration")
+
+
+def require_ready(cluster: Cluster) -> None:
+    wanted = {**dict.fromkeys(CONTROL_PLANES, (True, True)), WORKER: (True, False)}
+    eventually(lambda: nodes(cluster[FIRST]) == wanted, "all Nodes to be ready")
 
 
 def healthy(cluster: Cluster) -> set[str]:
