@@ -12,7 +12,7 @@ from kubewright.base.clock import SystemClock
 from kubewright.base.events import SilentReporter
 from kubewright.base.wait import PollingWaiter
 from kubewright.local.paths import cluster_paths
-from kubewright.local.whole import kernel, members
+from kubewright.local.whole import down, kernel, members
 from kubewright.local.whole.services import client
 from kubewright.machines import group
 from kubewright.machines.group import Group, Names
@@ -31,7 +31,7 @@ def main(verb: str, *words: str) -> int:
         sys.stdout.write(f"{client.status(paths)['pid']}\n")
         return 0
     if verb == "down":
-        client.stop(paths)
+        down.sweep(paths)  # the daemon has made exceptions in the host's firewalls, for the bridge of its cluster
         group.sweep(NAME, directory)
         return 0
     made = Group(
