@@ -265,7 +265,7 @@ _CHANGING: Final = re.compile(
     r"|kernel\.(random|ns_last_pid|pty\.nr|sched_domain|perf_event_max_sample_rate)|net\.netfilter\.nf_conntrack_count)"
     r"|^(?!.*\"kw).*_trusted"
 )
-"""Processes that look, what the kernel counts or measures, and the chains of a zone, which firewalld keeps when its last link has gone."""
+"""Processes that look, what the kernel counts or measures, and the chains of a zone, which firewalld makes with its first link and then keeps."""
 
 
 def _machine_up(host: Host) -> None:
@@ -366,7 +366,10 @@ HOSTS: Final[Mapping[str, Firewall | None]] = {
     "Debian with Docker": Firewall(
         start="systemctl start docker && iptables -S FORWARD | grep -- '-P FORWARD DROP'", reload="systemctl restart docker"
     ),
-    "Debian with firewalld": Firewall(start="systemctl start firewalld && firewall-cmd --state", reload="firewall-cmd --reload"),
+    "Debian with firewalld": Firewall(
+        start="systemctl start firewalld && firewall-cmd --state && for change in add remove; do firewall-cmd --zone=trusted --$change-interface=any; done",
+        reload="firewall-cmd --reload",
+    ),
     "Debian with ufw": Firewall(start="ufw --force enable && ufw status | grep 'Status: active'", reload="ufw reload"),
 }
 
