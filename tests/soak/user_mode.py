@@ -71,8 +71,6 @@ _OFF: Final = "MODULES SOUND DEBUG_KERNEL BLK_DEV_NBD PPP SLIP ISO9660_FS QUOTA 
 _VALUES: Final = ("NR_CPUS=4", "LOG_BUF_SHIFT=18", 'CON_CHAN="null"', 'SSL_CHAN="null"')
 _CPUINFO: Final = ("arch/um/kernel/um_arch.c", 'seq_printf(m, "model name\\t: UML\\n");', 'seq_printf(m, "cpu MHz\\t\\t: 1000.000\\n");')
 """A file of the source, a line in it, and a line to follow it: the kubelet's cAdvisor needs the frequency of a processor."""
-
-
 LIST_MODULES: Final = "mount /dev/ubdc /usr/lib/modules && depmod"
 """To be run in the guest, so that `modprobe` of what is built in succeeds."""
 
@@ -108,7 +106,7 @@ def ensure_kernel(directory: Path) -> Path:
             for name in ("modules.builtin", "modules.builtin.modinfo"):
                 shutil.copy(source / name, modules)
             (modules / "modules.order").touch()
-            subprocess.run(["mke2fs", "-q", "-t", "ext4", "-d", str(modules.parent), str(work / "modules.ext4"), "16M"], check=True)
+            _run("mke2fs", "-q", "-t", "ext4", "-d", str(modules.parent), str(work / "modules.ext4"), "16M")
             for done in (source, work / "apt", work / "modules"):
                 shutil.rmtree(done)
     return place / "linux"

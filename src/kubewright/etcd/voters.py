@@ -59,8 +59,8 @@ def look(etcd: Etcd, *, without: str = "") -> Voters:
     """Check every voting member.
 
     The one with the peer URL `without` counts as living: it is this machine's, which starts it. A member whose peer
-    port can be reached is alive: perhaps only its client port is blocked from here. So is one with an alarm. Raises APIError if no endpoint
-    returns the members.
+    port can be reached is alive: perhaps only its client port is blocked from here. So is one with an alarm. Raises
+    APIError if no endpoint returns the members.
     """
     members = [member for member in etcd.members(agreed=False) if not member.learner]
     known = {status.endpoint: status for status in etcd.statuses()}

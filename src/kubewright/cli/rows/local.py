@@ -264,7 +264,7 @@ ROWS = (
         handler="kubewright.cli.handlers.machines:add",
         argument=Argument("machine", "name of the machine (default: the next worker)", shown="[MACHINE]"),
         flags=(*ON_CLUSTER, BINARIES_DIR, ALL_FORMATS),
-        description="Adds the next worker or the next control plane of a cluster, with whose name the machine's begins. Needs root.",
+        description="Adds the next worker or the next control plane. The machine's name begins with that of its cluster. Needs root.",
         examples=("local machine add --name dev", "local machine add dev-worker-3"),
     ),
     Command("binaries", summary("binaries")),

@@ -71,15 +71,15 @@ def status(paths: ClusterPaths, cluster: ClusterRecord) -> dict[str, Any]:
 
 def _problem(cluster: ClusterRecord, machines: Mapping[str, str], states: Mapping[str, str], *, unread: str, has_daemon: bool) -> str:
     """Return the most important problem, '' if there is none. `unread` is why the Nodes cannot be read."""
-    others = [f"{name} is {state.lower()}" for name, state in machines.items() if state != RUNNING]
+    others = {name: state for name, state in machines.items() if state != RUNNING}
+    told = ", ".join(f"{name} is {state.lower()}" for name, state in others.items())
     if not has_daemon and len(others) < len(machines):
         return f"its daemon, which forwards ports, is not running; `sudo kubewright up --name {cluster.name}` starts one"
     if len(others) == 1 and has_daemon:
-        name = next(name for name, state in machines.items() if state != RUNNING)
-        does = "lets it run again" if machines[name] == PAUSED else "starts it"
-        return f"{others[0]}; `kubewright local machine start {name}` {does}"
+        [(name, state)] = others.items()
+        return f"{told}; `kubewright local machine start {name}` {'lets it run again' if state == PAUSED else 'starts it'}"
     if others:
-        return f"{', '.join(others)}; `sudo kubewright up --name {cluster.name}` starts {'them' if len(others) > 1 else 'it'}"
+        return f"{told}; `sudo kubewright up --name {cluster.name}` starts {'them' if len(others) > 1 else 'it'}"
     lacking = [name for name, state in states.items() if state == NO_NETWORK]
     if lacking and cluster.cni == NO_CNI and not unread:
         return f"no network plugin runs on {', '.join(lacking)}: Nodes become Ready, and pods start, when you install one (--cni none)"
