@@ -95,7 +95,7 @@ def proc(tmp_path):
 
 
 def test_many_processes_whose_environment_stays_empty_are_waited_for_together(proc):
-    for number in range(1000, 1300):  # as those of user-mode Linux
+    for number in range(5_000_000, 5_000_300):  # as those of user-mode Linux; our own pid is lower (proc(5): pid_max)
         (proc / f"{number}").mkdir()
         (proc / f"{number}/exe").symlink_to("/usr/bin/linux")
         for name, text in (("stat", (proc / "5/stat").read_text()), ("environ", ""), ("cmdline", "")):
